@@ -1,0 +1,25 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: run test check clean
+
+run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of the space
+	$(BIN)/fmnes demo
+
+test: $(VENV)/.ready-dev       ## the whole test suite
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.ready-dev      ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(VENV)/.ready-%: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$*]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

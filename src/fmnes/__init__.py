@@ -1,0 +1,50 @@
+"""Optimise functions whose evaluation may fail.
+
+    import fmnes
+    result = fmnes.minimize(simulate, x0, sigma0)
+
+FM-NES (Nomura & Ono 2021) and the methods it is compared with, made usable on real simulations.
+"""
+
+from fmnes import problems
+from fmnes.errors import (
+    ArgumentError,
+    FmnesError,
+    Infeasible,
+    Lost,
+    MissingExtra,
+    ObjectiveError,
+    SnapshotError,
+    UsageError,
+)
+from fmnes.evaluation.outcome import LOST
+from fmnes.minimize import minimize
+from fmnes.optimizer import Optimizer
+from fmnes.result import Failure, Result, StopReason, View
+from fmnes.strategies import CMAES, DXNESIC, FMNES, XNES, Resampling
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CMAES",
+    "DXNESIC",
+    "FMNES",
+    "LOST",
+    "XNES",
+    "ArgumentError",
+    "Failure",
+    "FmnesError",
+    "Infeasible",
+    "Lost",
+    "MissingExtra",
+    "ObjectiveError",
+    "Optimizer",
+    "Resampling",
+    "Result",
+    "SnapshotError",
+    "StopReason",
+    "UsageError",
+    "View",
+    "minimize",
+    "problems",
+]

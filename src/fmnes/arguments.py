@@ -1,0 +1,142 @@
+"""Checks of what users pass in: done once, before any evaluation is spent."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fmnes.errors import ArgumentError
+from fmnes.result import Vector
+
+
+class Bounds(NamedTuple):
+    lower: Vector
+    upper: Vector
+
+    def contain(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """x: (n, d). A point on a bound is inside; one with NaN is not."""
+        return np.asarray(((x >= self.lower) & (x <= self.upper)).all(axis=1))
+
+
+def check_x0(x0: ArrayLike) -> Vector:
+    array = _floats("x0", x0, "a vector of finite numbers")
+    if array.ndim == 0:
+        array = array.reshape(1)
+    if array.ndim != 1 or array.size == 0:
+        raise ArgumentError(f"x0: found shape {array.shape}, wanted a vector of at least one coordinate")
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise ArgumentError(f"x0: found {array[bad[0]]} at coordinate {bad[0]}, wanted finite numbers")
+    return array
+
+
+def check_sigma0(sigma0: ArrayLike, x0: Vector) -> tuple[float, Vector | None]:
+    """The step size, and the scale of each coordinate if `sigma0` gave one each (geometric mean 1)."""
+    array = _floats("sigma0", sigma0, "a positive number, or one per coordinate")
+    if array.ndim > 1 or (array.ndim == 1 and array.shape != x0.shape):
+        raise ArgumentError(
+            f"sigma0: found shape {array.shape}, wanted one number or shape {x0.shape} as x0 has"
+        )
+    bad = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
+    if bad.size:
+        raise ArgumentError(f"sigma0: found {array.flat[bad[0]]}, wanted a positive finite number")
+    stuck = np.flatnonzero(x0 + array == x0)
+    if stuck.size:
+        i = int(stuck[0])
+        raise ArgumentError(
+            f"sigma0: found {np.broadcast_to(array, x0.shape)[i]:g}, too small to change coordinate {i} of "
+            f"x0 ({x0[i]:g}); wanted about the distance to the optimum"
+        )
+    if array.ndim == 0:
+        return float(array), None
+    sigma = math.exp(float(np.log(array).mean()))
+    return sigma, array / sigma
+
+
+def check_bounds(bounds: Any, x0: Vector) -> Bounds | None:
+    if bounds is None:
+        return None
+    try:
+        lower, upper = bounds
+    except (TypeError, ValueError):
+        raise ArgumentError(f"bounds: found {bounds!r}, wanted a pair (lower, upper)") from None
+    sides = []
+    for name, side, none in (("lower", lower, -math.inf), ("upper", upper, math.inf)):
+        array = _floats(f"bounds ({name})", none if side is None else side, "a number or one per coordinate")
+        if array.ndim > 1 or (array.ndim == 1 and array.shape != x0.shape):
+            raise ArgumentError(
+                f"bounds ({name}): found shape {array.shape}, wanted one number or {x0.shape}"
+            )
+        if np.isnan(array).any():
+            raise ArgumentError(f"bounds ({name}): found NaN, wanted numbers (-inf or inf for none)")
+        sides.append(np.broadcast_to(array, x0.shape).astype(float))
+    checked = Bounds(*sides)
+    swapped = np.flatnonzero(checked.lower >= checked.upper)
+    if swapped.size:
+        i = int(swapped[0])
+        raise ArgumentError(
+            f"bounds: found lower {checked.lower[i]:g} >= upper {checked.upper[i]:g} at coordinate {i}, "
+            "wanted lower < upper"
+        )
+    outside = np.flatnonzero((x0 < checked.lower) | (x0 > checked.upper))
+    if outside.size:
+        i = int(outside[0])
+        raise ArgumentError(
+            f"x0: found {x0[i]:g} at coordinate {i}, outside the bounds "
+            f"[{checked.lower[i]:g}, {checked.upper[i]:g}]; wanted a start inside"
+        )
+    return checked
+
+
+def check_population_size(population_size: Any, d: int, mirrored: bool) -> int:
+    if population_size is None:
+        default = 4 + int(3 * math.log(d))
+        return default + default % 2
+    if isinstance(population_size, bool) or not isinstance(population_size, (int, np.integer)):
+        raise ArgumentError(f"population_size: found {population_size!r}, wanted a whole number")
+    if mirrored and (population_size < 4 or population_size % 2):
+        raise ArgumentError(
+            f"population_size: found {population_size}, wanted an even number of at least 4 "
+            "(points come in mirrored pairs)"
+        )
+    if population_size < 2:
+        raise ArgumentError(f"population_size: found {population_size}, wanted at least 2")
+    return int(population_size)
+
+
+def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
+    """The generator, and the seed that makes it again (None for a generator of the caller's)."""
+    if isinstance(rng, np.random.Generator):
+        return rng, None
+    if rng is None:
+        entropy = np.random.SeedSequence().entropy
+        assert isinstance(entropy, int)
+        return np.random.default_rng(entropy), entropy
+    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or rng < 0:
+        raise ArgumentError(f"rng: found {rng!r}, wanted a whole number >= 0, a numpy Generator or None")
+    return np.random.default_rng(int(rng)), int(rng)
+
+
+def check_number(argument: str, found: Any, *, above: float = -math.inf, whole: bool = False) -> Any:
+    """A finite number above `above`, or None."""
+    if found is None:
+        return None
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    wanted = ("a whole number" if whole else "a number") + (f" above {above:g}" if above > -math.inf else "")
+    if isinstance(found, bool) or not isinstance(found, kinds) or not above < found < math.inf:
+        raise ArgumentError(f"{argument}: found {found!r}, wanted {wanted} or None")
+    return int(found) if whole else float(found)
+
+
+def _floats(argument: str, found: Any, wanted: str) -> NDArray[np.float64]:
+    """A float64 copy; what is not made of real numbers is refused (NumPy itself would take "1" or 1 + 0j)."""
+    try:
+        array = np.asarray(found)
+        if array.dtype.kind not in "fiu":
+            raise TypeError
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{argument}: found {found!r}, wanted {wanted}") from None

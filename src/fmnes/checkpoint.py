@@ -1,0 +1,191 @@
+"""An optimizer as plain data, and back: what `Optimizer.save` and `load` write and read.
+
+Loading builds a fresh optimizer through the ordinary constructor, so every check of the arguments holds, and
+then puts the saved state into it, field by field, each of the shape and type that the fresh one has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.errors import FmnesError, SnapshotError
+from fmnes.result import Best
+from fmnes.runs.snapshot import Arrays, read_snapshot, write_snapshot
+from fmnes.slots import Generation
+from fmnes.strategies import METHODS, Resampling
+
+if TYPE_CHECKING:
+    from fmnes.optimizer import Optimizer
+
+KIND = "optimizer"
+_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+
+
+def save(optimizer: Optimizer, path: str | os.PathLike[str]) -> None:
+    metadata, arrays = dump(optimizer)
+    write_snapshot(path, metadata, arrays)
+
+
+def load(cls: type[Optimizer], path: str | os.PathLike[str]) -> Optimizer:
+    metadata, arrays = read_snapshot(path)
+    try:
+        return restore(cls, metadata, arrays)
+    # A file that is whole but was not written by us, or was edited: anything may be missing from it.
+    except (
+        FmnesError,
+        KeyError,
+        TypeError,
+        ValueError,
+        OverflowError,
+        AttributeError,
+        AssertionError,
+    ) as error:
+        raise SnapshotError(f"{os.fspath(path)}: found an unusable optimizer ({error})") from None
+
+
+def dump(opt: Optimizer) -> tuple[dict[str, Any], Arrays]:
+    settings = dataclasses.asdict(opt.strategy)  # type: ignore[call-overload]
+    settings.pop("B0", None)  # the state carries it on
+    recent = opt._recent
+    metadata = {
+        "kind": KIND,
+        "method": opt.strategy.name,
+        "settings": settings,
+        "max_redraws": opt._max_redraws,
+        "population_size": opt.population_size,
+        "target": opt.target,
+        "max_evaluations": opt.max_evaluations,
+        "xtol": opt.xtol,
+        "ftol": opt.ftol,
+        "seed": None if opt.seed is None else str(opt.seed),
+        "rng": _plain(opt._rng.bit_generator.state),
+        "generation": opt.generation,
+        "evaluations": opt.evaluations,
+        "n_infeasible": opt.n_infeasible,
+        "best_evaluation": opt.best.evaluation,
+        "numerical_faults": opt._numerical_faults,
+        "recent": [recent.flat, recent.infeasible, recent.unevaluated],
+    }
+    arrays: Arrays = {f"state.{k}": v for k, v in opt._state._asdict().items() if v is not None}
+    arrays["sigma0"] = np.asarray(opt._sigma0 if opt._scale is None else opt._sigma0 * opt._scale)
+    arrays["sigma"] = np.asarray(opt._sigma0)
+    arrays["feasible_share"] = np.asarray(opt._feasible_share)
+    arrays["recent_bests"] = np.asarray(recent.bests, dtype=float)
+    if opt._scale is not None:
+        arrays["scale"] = opt._scale
+    if opt.bounds is not None:
+        arrays["lower"], arrays["upper"] = opt.bounds
+    if opt.best.x is not None:
+        arrays["best.x"], arrays["best.fun"] = opt.best.x, np.asarray(opt.best.fun)
+    if opt._current is not None:
+        metadata["evaluated"] = opt._current.evaluated
+        for name in ("z", "x", "f", "open", "redraws"):
+            arrays[f"current.{name}"] = getattr(opt._current, name)
+    return metadata, arrays
+
+
+def restore(cls: type[Optimizer], metadata: dict[str, Any], arrays: Arrays) -> Optimizer:
+    if metadata["kind"] != KIND:
+        raise SnapshotError(f"kind {metadata['kind']!r}, wanted {KIND!r}")
+    method: Any = METHODS[metadata["method"]](**metadata["settings"])
+    if metadata["max_redraws"] is not None:
+        method = Resampling(method, metadata["max_redraws"])
+    bounds = (arrays["lower"], arrays["upper"]) if "lower" in arrays else None
+    # The bounds' middle, or the mean, stands in for x0: it only has to pass the checks.
+    d = arrays["state.mean"].size
+    stand_in = np.zeros(d) if bounds is None else np.clip(np.zeros(d), *bounds)
+    opt = cls(
+        stand_in,
+        1.0,
+        method=method,
+        population_size=metadata["population_size"],
+        bounds=bounds,
+        rng=0,
+        **{name: metadata[name] for name in ("target", "max_evaluations", "xtol", "ftol")},
+    )
+    opt._sigma0 = float(_finite(arrays["sigma"], ()))
+    opt._scale = _finite(arrays["scale"], (d,)) if "scale" in arrays else None
+    opt._state = _restore_state(opt._state, arrays, d)
+    opt._rng = _restore_rng(metadata["rng"])
+    opt.seed = None if metadata["seed"] is None else int(metadata["seed"])
+    for name in ("generation", "evaluations", "n_infeasible"):
+        setattr(opt, name, _count(metadata[name]))
+    opt._numerical_faults = _count(metadata["numerical_faults"])
+    opt._feasible_share = float(_shaped(arrays["feasible_share"], ()))
+    recent = opt._recent
+    recent.bests = deque(arrays["recent_bests"].tolist(), maxlen=recent.window)
+    recent.flat, recent.infeasible, recent.unevaluated = map(_count, metadata["recent"])
+    if "best.x" in arrays:
+        best_x, best_fun = _finite(arrays["best.x"], (d,)), _finite(arrays["best.fun"], ())
+        opt.best = Best(best_x, float(best_fun), _count(metadata["best_evaluation"]))
+    if "current.z" in arrays:
+        opt._current = _restore_generation(opt, metadata, arrays, d)
+    return opt
+
+
+def _restore_state(fresh: Any, arrays: Arrays, d: int) -> Any:
+    fields = {}
+    for name, template in fresh._asdict().items():
+        found = arrays.get(f"state.{name}")
+        if name in ("F0", "A0"):  # there only if the run began from a shape of its own
+            fields[name] = None if found is None else _finite(found, (d, d))
+        elif template is not None:
+            value = _finite(arrays[f"state.{name}"], np.shape(template))
+            fields[name] = value if value.ndim else value[()]
+    state = fresh._replace(**fields)
+    if not state.sigma > 0:
+        raise SnapshotError(f"sigma {state.sigma}, wanted a positive number")
+    return state
+
+
+def _restore_generation(opt: Optimizer, metadata: dict[str, Any], arrays: Arrays, d: int) -> Generation:
+    lam = opt.population_size
+    draws = lam // 2 if opt.strategy.mirrored else lam
+    return Generation(
+        z=_finite(arrays["current.z"], (draws, d)),
+        x=_shaped(arrays["current.x"], (lam, d)),
+        f=_shaped(arrays["current.f"], (lam,)),
+        open=_shaped(arrays["current.open"], (lam,), kinds="b"),
+        redraws=_shaped(arrays["current.redraws"], (lam,), kinds="i"),
+        evaluated=_count(metadata["evaluated"]),
+    )
+
+
+def _restore_rng(state: dict[str, Any]) -> np.random.Generator:
+    name = state["bit_generator"]
+    if name not in _BIT_GENERATORS:
+        raise SnapshotError(f"random generator {name!r}, wanted one of {', '.join(_BIT_GENERATORS)}")
+    bit_generator = getattr(np.random, name)(0)
+    bit_generator.state = state
+    return np.random.Generator(bit_generator)
+
+
+def _plain(value: Any) -> Any:
+    """The generator's state as JSON data; some kinds keep arrays in it."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _count(found: Any) -> int:
+    if type(found) is not int or found < 0:
+        raise SnapshotError(f"count {found!r}, wanted a whole number >= 0")
+    return found
+
+
+def _shaped(array: NDArray[Any], shape: tuple[int, ...], kinds: str = "f") -> NDArray[Any]:
+    if array.shape != shape or array.dtype.kind not in kinds:
+        raise SnapshotError(f"array of shape {array.shape} and type {array.dtype}, wanted shape {shape}")
+    return array
+
+
+def _finite(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if not np.isfinite(_shaped(array, shape, kinds="fib")).all():
+        raise SnapshotError("NaN or infinity in the state")
+    return array

@@ -1,0 +1,77 @@
+"""Evaluation in this process: point by point, or a whole generation in one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.errors import Infeasible, Lost, ObjectiveError
+from fmnes.evaluation.outcome import WRONG_TYPE, Outcome, call, from_exception, from_return, infeasible
+from fmnes.result import Vector
+
+
+class Task(NamedTuple):
+    """One evaluation to make; (generation, slot, redraw, attempt) is its name."""
+
+    x: Vector
+    generation: int
+    slot: int
+    redraw: int = 0
+    attempt: int = 0
+
+
+class Evaluator(Protocol):
+    """Yields (position in `tasks`, outcome) for each task as it finishes, in any order.
+
+    Whoever consumes it may stop early: closing the iterator abandons the tasks that are left. So does the
+    deadline, a time of time.monotonic(): the iterator then ends early, without an outcome for them.
+    """
+
+    def __call__(
+        self, tasks: Sequence[Task], deadline: float | None = None
+    ) -> Iterator[tuple[int, Outcome]]: ...
+    def close(self) -> None: ...
+
+
+class Serial:
+    """Calls `fun` in this process, one point after another."""
+
+    def __init__(self, fun: Callable[[Vector], Any], on_error: Literal["infeasible", "raise"]) -> None:
+        self._fun = fun
+        self._call = call if on_error == "infeasible" else call_or_raise
+
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+        for position, task in enumerate(tasks):
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+            yield position, self._call(self._fun, task.x.copy())  # a copy: the objective may write to it
+
+    def close(self) -> None:
+        pass
+
+
+def call_or_raise(fun: Callable[[Any], Any], x: Any) -> Outcome:
+    """Like `call`, but an exception other than Infeasible and Lost is the caller's to see."""
+    try:
+        returned = fun(x)
+    except (Infeasible, Lost) as error:
+        return from_exception(error)
+    try:
+        return from_return(returned)
+    except TypeError as error:
+        return infeasible(str(error), fault=WRONG_TYPE)
+
+
+def call_vectorized(fun: Callable[[Any], Any], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """fun(x) for all points at once, (n, d) -> (n,). What it raises is raised: no point is to blame."""
+    returned = np.asarray(fun(x.copy()))
+    if returned.dtype.kind not in "fiub" or returned.shape != (len(x),):
+        raise ObjectiveError(
+            f"the vectorized objective returned {returned.dtype} of shape {returned.shape} for points of "
+            f"shape {x.shape}; wanted real numbers of shape {(len(x),)} (NaN or inf for a failed evaluation)"
+        )
+    return returned.astype(np.float64)

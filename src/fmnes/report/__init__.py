@@ -1,0 +1,1 @@
+"""Observers of a run: they get views and never the optimizer."""

@@ -1,0 +1,56 @@
+"""One row per generation, in columns that grow by doubling."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.result import View
+
+COLUMNS = (
+    "restart",
+    "generation",
+    "evaluations",
+    "best",
+    "generation_best",
+    "sigma",
+    "longest_axis",
+    "shortest_axis",
+    "feasible_share",
+    "seconds",
+)
+_WHOLE = ("restart", "generation", "evaluations")
+
+
+class History:
+    def __init__(self) -> None:
+        self._rows = np.empty((64, len(COLUMNS)))
+        self._length = 0
+        self._started = time.monotonic()
+
+    def add(self, view: View) -> None:
+        if self._length == len(self._rows):
+            self._rows = np.concatenate((self._rows, np.empty_like(self._rows)))
+        self._rows[self._length] = (
+            view.restart,
+            view.generation,
+            view.evaluations,
+            view.best.fun,
+            view.generation_best,
+            view.sigma,
+            view.axis_lengths.max(),
+            view.axis_lengths.min(),
+            view.feasible_share,
+            time.monotonic() - self._started,
+        )
+        self._length += 1
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        rows = self._rows[: self._length]
+        return {
+            name: rows[:, i].astype(np.int64) if name in _WHOLE else rows[:, i].copy()
+            for i, name in enumerate(COLUMNS)
+        }

@@ -1,0 +1,48 @@
+"""A progress line on stderr: rewritten in place on a terminal, printed now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TextIO
+
+from fmnes.result import View
+
+
+def describe(view: View, seconds: float) -> str:
+    """One generation in one line."""
+    best = "none yet" if view.best.x is None else f"{view.best.fun:.6g}"
+    share = "" if view.feasible_share != view.feasible_share else f"  feasible {view.feasible_share:.0%}"
+    rate = f"  {view.evaluations / seconds:.0f}/s" if seconds > 0 else ""
+    restart = f"restart {view.restart}  " if view.restart else ""
+    return f"{restart}evaluations {view.evaluations}  best {best}  sigma {view.sigma:.3g}{share}{rate}"
+
+
+class Progress:
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._live = self._stream.isatty()
+        self._every = 0.1 if self._live else 5.0
+        self._started = self._shown = time.monotonic()
+        self._width = 0
+
+    def add(self, view: View) -> None:
+        now = time.monotonic()
+        if now - self._shown >= self._every:
+            self._shown = now
+            self._write(describe(view, now - self._started))
+
+    def close(self, view: View) -> None:
+        """The last line stays."""
+        self._write(describe(view, time.monotonic() - self._started))
+        if self._live:
+            self._stream.write("\n")
+        self._stream.flush()
+
+    def _write(self, line: str) -> None:
+        if self._live:
+            self._stream.write("\r" + line.ljust(self._width))
+            self._width = len(line)
+        else:
+            self._stream.write(line + "\n")
+        self._stream.flush()

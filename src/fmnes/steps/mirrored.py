@@ -1,0 +1,24 @@
+"""Mirrored sampling: every draw z is used twice, as z and as −z.
+
+The points of a generation stand interleaved: draw k gives point 2k (with +z) and point 2k + 1 (with −z).
+"""
+
+from __future__ import annotations
+
+from fmnes.backends import Array
+
+
+def mirrored_points(mean: Array, steps: Array, xp: object) -> Array:
+    """m ± step for every row of `steps` (n, d). Returns (2n, d)."""
+    n, d = steps.shape
+    return xp.stack((mean + steps, mean - steps), axis=1).reshape(2 * n, d)  # type: ignore[attr-defined]
+
+
+def pair_sums(weights: Array) -> Array:
+    """W_k = w_{2k} + w_{2k+1}: a pair's share in sums that are even in z, such as Σ w z zᵀ. (2n,) -> (n,)"""
+    return weights[0::2] + weights[1::2]
+
+
+def pair_differences(weights: Array) -> Array:
+    """S_k = w_{2k} − w_{2k+1}: a pair's share in sums that are odd in z, such as Σ w z. (2n,) -> (n,)"""
+    return weights[0::2] - weights[1::2]

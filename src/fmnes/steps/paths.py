@@ -1,0 +1,17 @@
+"""Evolution paths: fading sums of the steps taken, scaled to stay N(0, I) under random choice."""
+
+from __future__ import annotations
+
+import math
+
+from fmnes.backends import Array
+
+
+def follow(path: Array, step: Array, rate: float, mu_eff: float) -> Array:
+    """p ← (1 − c) p + √(c(2 − c) μ_eff) · step."""
+    return (1 - rate) * path + math.sqrt(rate * (2 - rate) * mu_eff) * step
+
+
+def expected_norm(d: int) -> float:
+    """E‖N(0, I)‖ in d dimensions."""
+    return math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))

@@ -1,0 +1,42 @@
+"""The three search phases of DX-NES-IC and the learning rates that go with them.
+
+The rates depend on the phase and on λ_F, the number of feasible points, which is one of 0 … λ. So they are
+tables, made once: looking a rate up is the same on every backend and costs nothing in a generation.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.backends import Array
+
+CONVERGENCE, STAGNATION, MOVEMENT = 0, 1, 2
+PHASES = ("convergence", "stagnation", "movement")
+
+
+def phase_of(path_norm: Array, expected: float) -> Array:
+    """The phase (paper step 5) as a number: an index of PHASES. `path_norm` is ‖p_σ‖."""
+    return (path_norm >= 0.1 * expected) * 1 + (path_norm >= expected) * 1
+
+
+class Rates(NamedTuple):
+    sigma: NDArray[np.float64]
+    """η_σ by phase and λ_F. (3, λ + 1)"""
+    shape: NDArray[np.float64]
+    """η_B by phase and λ_F. (3, λ + 1)"""
+
+
+@cache
+def learning_rates(d: int, population_size: int) -> Rates:
+    feasible: Any = np.arange(population_size + 1)
+    converging = 2 * np.tanh((0.025 * feasible + 0.75 * d + 10) / (d + 4))
+    stagnating = np.tanh((0.024 * feasible + 0.7 * d + 20) / (d + 12))
+    base = 120 * d * np.tanh(0.02 * feasible) / (47 * d * d + 6400)
+    return Rates(
+        sigma=np.stack((converging, stagnating, np.ones(population_size + 1))),
+        shape=np.stack((0.1 * base, 1.4 * base, 1.5 * base)),
+    )

@@ -1,0 +1,34 @@
+"""From values to ranks, failed evaluations included. All sorts are stable, so ties stand in index order.
+
+A value is feasible if and only if it is finite. Nothing else in an update looks at f: strategies see ranks
+and the number of feasible points, so no overflow, NaN or scale of f can reach them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fmnes.backends import Array
+
+
+def ranks_by_value(f: Array, xp: Any) -> tuple[Array, Array]:
+    """Rank of every point, 0 the best, and the number of feasible points. f: (λ,).
+
+    Failed points come last, in the order of sampling, as in the paper's xNES and CMA-ES.
+    """
+    feasible = xp.isfinite(f)
+    order = xp.argsort(xp.where(feasible, f, xp.inf), stable=True)
+    return xp.argsort(order), feasible.sum()
+
+
+def ranks_by_value_then_distance(f: Array, pair_norm2: Array, xp: Any) -> tuple[Array, Array]:
+    """The same with failed points ordered by ‖z‖, the closest to the mean first (paper eq. 3).
+
+    f: (λ,); pair_norm2: ‖z‖² of each mirrored pair (λ/2,), taken once per pair so that the two halves of
+    a failed pair tie exactly.
+    """
+    feasible = xp.isfinite(f)
+    # Sorted by the last key first: f (failed ones at +inf), then ‖z‖² among failed ones, then index.
+    distance2 = xp.where(feasible, 0.0, xp.repeat(pair_norm2, 2))
+    order = xp.lexsort((distance2, xp.where(feasible, f, xp.inf)))
+    return xp.argsort(order), feasible.sum()

@@ -1,0 +1,60 @@
+"""Weights by rank, and by rank and distance (paper eqs. 5–9, constants as in the tables)."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.backends import Array
+
+
+class RankWeights(NamedTuple):
+    raw: NDArray[np.float64]
+    """ŵ_i = max(0, ln(λ/2 + 1) − ln i), best first. (λ,)"""
+    centred: NDArray[np.float64]
+    """w_i = ŵ_i/Σŵ − 1/λ; they sum to zero. (λ,)"""
+    mu_eff: float
+
+
+@cache
+def rank_weights(population_size: int) -> RankWeights:
+    lam = population_size
+    raw = np.maximum(0.0, math.log(lam / 2 + 1) - np.log(np.arange(1, lam + 1)))
+    share = raw / raw.sum()
+    return RankWeights(raw, share - 1 / lam, float(1 / (share @ share)))
+
+
+def distance_weights(raw: Array, norms: Array, alpha: Array, xp: Any) -> Array:
+    """w^dist (eqs. 8 and 9): far points of equal rank count more. All arguments in the order of sampling.
+
+    raw: ŵ by each point's rank (λ,); norms: ‖z‖ of each point (λ,); alpha: a scalar.
+    """
+    # The largest exponent is moved to 0: it cancels in the quotient and cannot overflow in high dimension.
+    exponent = alpha * norms
+    hat = raw * xp.exp(exponent - exponent.max())
+    return hat / hat.sum() - 1 / len(norms)
+
+
+@cache
+def h_inverse(d: int) -> float:
+    """The root a > 0 of (1 + a²) exp(a²/2)/0.24 − 10 − d = 0, from DX-NES-IC, by bisection."""
+    low, high = 0.0, 10.0
+    while True:
+        a = (low + high) / 2
+        if a in (low, high):
+            return a
+        if (1 + a * a) * math.exp(a * a / 2) / 0.24 - 10 - d > 0:
+            high = a
+        else:
+            low = a
+
+
+@cache
+def distance_alphas(d: int, population_size: int) -> NDArray[np.float64]:
+    """α for every number of feasible points λ_F = 0 … λ, as the paper's tables need it. (λ + 1,)"""
+    feasible = np.arange(population_size + 1)
+    return h_inverse(d) * np.minimum(1, np.sqrt(feasible / d)) * np.sqrt(feasible / population_size)

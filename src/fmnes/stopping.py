@@ -1,0 +1,145 @@
+"""When a run should end: each criterion a small function of the view and of what the last generations gave.
+
+All tolerances are relative: steps to the initial step size, values to their own magnitude. Failed values
+never enter a difference, so no inf − inf can keep a run from stopping.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.result import Best, Stop, StopReason, View
+
+#: Largest ratio of the covariance's eigenvalues that float64 can work with.
+MAX_CONDITION = 1e14
+#: A run whose step size has grown by this factor is not converging to anything.
+MAX_STEP_GROWTH = 1e20
+#: Smallest step whose square is still a normal float64.
+MIN_STEP = 1e-150
+
+
+@dataclass
+class Recent:
+    """What the last generations gave; plain numbers, so that it can be saved and restored."""
+
+    window: int
+    """Generations over which values must not have changed. 10 + 30 d/λ, as in CMA-ES practice."""
+    bests: deque[float] = field(default_factory=deque)
+    """Best value of each of the last `window` generations; +inf for one that failed entirely."""
+    flat: int = 0
+    """Generations in a row whose feasible values were all equal."""
+    infeasible: int = 0
+    """Generations in a row without one feasible value."""
+    unevaluated: int = 0
+    """Generations in a row without one evaluation (all points out of bounds)."""
+
+    @classmethod
+    def for_problem(cls, d: int, population_size: int) -> Recent:
+        window = min(10 + -(-30 * d // population_size), 2000)
+        return cls(window, deque(maxlen=window))
+
+    @property
+    def patience(self) -> int:
+        """Generations in a row without one feasible value, or without one evaluation, that end a run."""
+        return max(50, self.window)
+
+    def add(self, f: NDArray[np.float64], evaluated: bool) -> None:
+        """Take in one complete generation. f: (λ,), failed ones not finite."""
+        feasible = f[np.isfinite(f)]
+        any_feasible = feasible.size > 0
+        low, high = (float(feasible.min()), float(feasible.max())) if any_feasible else (np.inf, np.inf)
+        self.bests.append(low)
+        self.flat = self.flat + 1 if feasible.size > 1 and low == high else 0
+        self.infeasible = 0 if any_feasible else self.infeasible + 1
+        self.unevaluated = 0 if evaluated else self.unevaluated + 1
+
+
+def target_reached(best: Best, target: float | None) -> Stop | None:
+    if target is None or not best.fun <= target:
+        return None
+    return Stop(StopReason.TARGET, f"{best.fun:.6g} <= {target:.6g} at evaluation {best.evaluation}")
+
+
+def budget_spent(evaluations: int, max_evaluations: int | None) -> Stop | None:
+    if max_evaluations is None or evaluations < max_evaluations:
+        return None
+    return Stop(StopReason.MAX_EVALUATIONS, f"{evaluations} of {max_evaluations}")
+
+
+def nothing_feasible(recent: Recent) -> Stop | None:
+    if recent.unevaluated >= recent.patience:
+        return Stop(
+            StopReason.NO_FEASIBLE, f"{recent.unevaluated} generations in a row lay outside the bounds"
+        )
+    if recent.infeasible >= recent.patience:
+        return Stop(
+            StopReason.NO_FEASIBLE, f"every evaluation of {recent.infeasible} generations in a row failed"
+        )
+    return None
+
+
+def flat(recent: Recent) -> Stop | None:
+    if recent.flat < recent.window:
+        return None
+    return Stop(
+        StopReason.FLAT, f"each of {recent.flat} generations had one value only, {recent.bests[-1]:.6g}"
+    )
+
+
+def values_settled(recent: Recent, ftol: float | None) -> Stop | None:
+    """The best values of a whole window agree to `ftol` of their magnitude."""
+    if ftol is None or len(recent.bests) < recent.window:
+        return None
+    low, high = min(recent.bests), max(recent.bests)
+    # Halves, so that two huge values of opposite sign cannot overflow in their difference.
+    if not np.isfinite(high) or not (high / 2 - low / 2) <= ftol * (max(abs(low), abs(high)) / 2):
+        return None
+    return Stop(
+        StopReason.FTOL, f"best values of {recent.window} generations within {low:.9g} and {high:.9g}"
+    )
+
+
+def steps_vanished(view: View, sigma0: float, xtol: float | None) -> Stop | None:
+    """The longest step is below `xtol` of the initial one, or no coordinate can hold it any more."""
+    longest = view.sigma * float(view.axis_lengths.max())
+    if xtol is not None and longest < xtol * sigma0:
+        return Stop(StopReason.XTOL, f"longest step {longest:.3g} < {xtol:.3g} × sigma0 {sigma0:.3g}")
+    resolution = float(np.spacing(np.abs(view.mean).min()))
+    if longest < resolution:
+        return Stop(StopReason.XTOL, f"longest step {longest:.3g} < resolution of x {resolution:.3g}")
+    return None
+
+
+def ill_conditioned(view: View) -> Stop | None:
+    shortest = float(view.axis_lengths.min())
+    ratio = float(view.axis_lengths.max()) / shortest if shortest > 0 else np.inf
+    if ratio * ratio < MAX_CONDITION:
+        return None
+    return Stop(StopReason.ILL_CONDITIONED, f"condition {ratio * ratio:.3g} >= {MAX_CONDITION:.0e}")
+
+
+def step_size_out_of_range(view: View, sigma0: float) -> Stop | None:
+    longest = view.sigma * float(view.axis_lengths.max())
+    if longest > MAX_STEP_GROWTH * sigma0:
+        return Stop(StopReason.SIGMA_OVERFLOW, f"longest step {longest:.3g} > 1e20 × sigma0 {sigma0:.3g}")
+    if longest < MIN_STEP:
+        return Stop(StopReason.SIGMA_UNDERFLOW, f"longest step {longest:.3g} < {MIN_STEP:.0e}")
+    return None
+
+
+def search_ended(
+    view: View, recent: Recent, sigma0: float, *, xtol: float | None, ftol: float | None
+) -> Stop | None:
+    """The first criterion that the search itself meets; the user's own limits are the two at the top."""
+    return (
+        nothing_feasible(recent)
+        or flat(recent)
+        or values_settled(recent, ftol)
+        or steps_vanished(view, sigma0, xtol)
+        or ill_conditioned(view)
+        or step_size_out_of_range(view, sigma0)
+    )

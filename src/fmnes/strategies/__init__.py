@@ -1,0 +1,67 @@
+"""The strategies by name, and the paper's resampling around those that allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fmnes.errors import ArgumentError, nearest
+from fmnes.strategies.base import Shape, Strategy
+from fmnes.strategies.checks import check_positive_int
+from fmnes.strategies.cma_es import CMAES
+from fmnes.strategies.fm_nes import DXNESIC, FMNES
+from fmnes.strategies.xnes import XNES
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "fm-nes": FMNES,
+    "dx-nes-ic": DXNESIC,
+    "xnes": XNES,
+    "cma-es": CMAES,
+}
+
+#: Failed draws in one generation after which resampling gives up: the feasible region is out of reach.
+MAX_REDRAWS = 100_000
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """The paper's "/R": a failed point is drawn again until it succeeds; every draw costs an evaluation.
+
+    max_redraws: failed draws in one generation after which the run stops with NO_FEASIBLE.
+    """
+
+    strategy: XNES | CMAES
+    max_redraws: int = MAX_REDRAWS
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.strategy, "update"):
+            raise ArgumentError(f"strategy: found {self.strategy!r}, wanted settings such as fmnes.XNES()")
+        if self.strategy.mirrored:
+            raise ArgumentError(
+                f"Resampling: found {self.strategy.name!r}, whose points come in mirrored pairs that a new "
+                "draw would break; wanted fmnes.XNES() or fmnes.CMAES()"
+            )
+        check_positive_int("max_redraws", self.max_redraws)
+
+
+def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:
+    """The strategy, and its cap on redraws (None: failed points are not redrawn)."""
+    if isinstance(method, Resampling):
+        return method.strategy, method.max_redraws
+    if isinstance(method, str):
+        if method not in METHODS:
+            listed = ", ".join(repr(name) for name in METHODS)
+            hint = nearest(method, METHODS)
+            raise ArgumentError(
+                f"method: found {method!r}, wanted one of {listed} or settings such as FMNES(){hint}"
+            )
+        return METHODS[method](), None
+    if not hasattr(method, "update") or isinstance(method, type):
+        raise ArgumentError(
+            f"method: found {method!r}, wanted a name such as 'fm-nes' or settings such as FMNES()"
+        )
+    return method, None
+
+
+__all__ = ["CMAES", "DXNESIC", "FMNES", "METHODS", "XNES", "Resampling", "Shape", "Strategy", "resolve"]

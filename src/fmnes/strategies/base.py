@@ -1,0 +1,45 @@
+"""What a strategy is: pure functions over a state, with frozen settings.
+
+    state = strategy.init(x0, sigma0, z0)      z0 (d,): one draw, for strategies with a random start
+    x     = strategy.sample(state, z)          z (draws, d) standard normal; x (λ, d)
+    state = strategy.update(state, z, f)       f (λ,) in the order of x; not finite means failed
+    shape = strategy.shape(state)              what an observer may see
+
+Draws come in as arguments, so a strategy holds no random generator and the same source serves NumPy and JAX.
+A state is a NamedTuple of arrays with no λ in any shape: λ may change from one generation to the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from fmnes.backends import NUMPY, Array, Backend
+
+
+class Shape(NamedTuple):
+    """The search distribution N(mean, sigma² · C) as an observer sees it."""
+
+    mean: Array
+    sigma: Array
+    axis_lengths: Array
+    """Standard deviations along the axes of C; exact right after a refresh, close to it otherwise. (d,)"""
+    phase: str
+
+
+class Strategy(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def population_size(self) -> int | None: ...
+    @property
+    def mirrored(self) -> bool:
+        """True if every draw is used as z and −z, so that λ is even and takes λ/2 draws."""
+        ...
+
+    def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> Any: ...
+    def sample(self, state: Any, z: Array, backend: Backend = NUMPY) -> Array: ...
+    def update(self, state: Any, z: Array, f: Array, backend: Backend = NUMPY) -> Any: ...
+    def shape(self, state: Any, backend: Backend = NUMPY) -> Shape: ...
+    def covariance(self, state: Any, backend: Backend = NUMPY) -> Array:
+        """sigma² · C, (d, d)."""
+        ...

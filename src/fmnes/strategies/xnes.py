@@ -1,0 +1,91 @@
+"""xNES: exponential natural evolution strategies, as the FM-NES paper compares with.
+
+T. Glasmachers et al., "Exponential Natural Evolution Strategies", 2010.
+
+    m, σ, B    points are x = m + σ B z, det B = 1
+    m ← m + σ B G_δ,   σ ← σ exp(η/2 · G_σ),   B ← B exp(η/2 · G_B)
+    with G_δ = Σ w z,  G_M = Σ w (z zᵀ − I),  G_σ = tr(G_M)/d,  G_B = G_M − G_σ I
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from numpy.typing import ArrayLike
+
+from fmnes.backends import NUMPY, Array, Backend
+from fmnes.steps.low_rank import exponential
+from fmnes.steps.ranking import ranks_by_value
+from fmnes.steps.weights import rank_weights
+from fmnes.strategies.base import Shape
+from fmnes.strategies.checks import check_shape_matrix
+
+
+class XNESState(NamedTuple):
+    mean: Array
+    """(d,)"""
+    sigma: Array
+    B: Array
+    """(d, d)"""
+
+
+def learning_rate(d: int) -> float:
+    """η_σ = η_B."""
+    return 0.6 * (3 + math.log(d)) / (d * math.sqrt(d))
+
+
+@dataclass(frozen=True)
+class XNES:
+    """Settings of xNES; also its strategy functions (see strategies/base.py).
+
+    B0: initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
+    """
+
+    population_size: int | None = None
+    # Not compared: it only matters to `init`, and settings stay hashable.
+    B0: ArrayLike | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return "xnes"
+
+    @property
+    def mirrored(self) -> bool:
+        return False
+
+    def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> XNESState:
+        xp = backend.xp
+        if self.B0 is None or len(x0) == 1:
+            return XNESState(x0, sigma0, xp.eye(len(x0), dtype=x0.dtype))
+        B0, scale = check_shape_matrix("B0", self.B0, len(x0))
+        return XNESState(x0, sigma0 * scale, xp.asarray(B0))
+
+    def sample(self, state: XNESState, z: Array, backend: Backend = NUMPY) -> Array:
+        return state.mean + state.sigma * (z @ state.B.T)
+
+    def update(self, state: XNESState, z: Array, f: Array, backend: Backend = NUMPY) -> XNESState:
+        xp = backend.xp
+        n, d = z.shape
+        eta = learning_rate(d)
+        ranks, _ = ranks_by_value(f, xp)
+        weights = xp.asarray(rank_weights(n).centred)[ranks]
+        G_delta = weights @ z
+        G_sigma = (weights @ xp.vecdot(z, z)) / d  # the weights sum to zero, so −I drops out
+        mean = state.mean + state.sigma * (state.B @ G_delta)
+        sigma = state.sigma * xp.exp(0.5 * eta * G_sigma)
+        if d == 1:  # a shape of determinant 1 in one dimension is 1
+            return XNESState(mean, sigma, state.B)
+        growth = exponential(z, weights, 0.5 * eta, backend)
+        B = ((state.B @ growth.basis.T) @ growth.core) @ growth.basis
+        B += state.B
+        B *= xp.exp(-0.5 * eta * G_sigma)
+        return XNESState(mean, sigma, B)
+
+    def shape(self, state: XNESState, backend: Backend = NUMPY) -> Shape:
+        return Shape(state.mean, state.sigma, backend.svd(state.B)[1], "")
+
+    def covariance(self, state: XNESState, backend: Backend = NUMPY) -> Array:
+        B: Any = state.sigma * state.B
+        return B @ B.T
