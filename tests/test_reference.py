@@ -1,0 +1,184 @@
+"""The strategies against a literal, slow transcription of each paper: same draws, same values, same numbers.
+
+From the identity B Bᵀ has equal eigenvalues, so its eigenvectors are not determined and two right programs
+part ways; hence the start from a shape with distinct eigenvalues. Runs are kept short because they are chaotic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from fmnes import CMAES, DXNESIC, FMNES, XNES
+from tests import reference
+
+TOLERANCE = 1e-9
+GENERATIONS = 60
+
+
+def ellipsoid(x: np.ndarray) -> np.ndarray:
+    d = x.shape[1]
+    return ((1000 ** (np.arange(d) / max(d - 1, 1)) * x) ** 2).sum(axis=1)
+
+
+def failing_ellipsoid(x: np.ndarray) -> np.ndarray:
+    return np.where((x >= 0).all(axis=1), ellipsoid(x), np.nan)
+
+
+def late_failures(x: np.ndarray) -> np.ndarray:
+    """Feasible at the start, so that there is a shape to forget when the first failure comes."""
+    return np.where((x >= 18.0).all(axis=1), ellipsoid(x), np.inf)
+
+
+def distinct_shape(d: int, rng: np.random.Generator) -> np.ndarray:
+    left, right = (np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(2))
+    axes = np.geomspace(0.3, 3.0, d)
+    return left @ np.diag(axes / np.exp(np.log(axes).mean())) @ right
+
+
+FM_VARIANTS: dict[str, tuple[FMNES, dict[str, Any]]] = {
+    "fm-nes": (FMNES(refresh=1), {}),
+    "dx-nes-ic": (DXNESIC(refresh=1), {"rank_one": "never", "reset": False}),
+    "method-a": (FMNES(refresh=1, rank_one="always"), {"rank_one": "always"}),
+    "method-b": (FMNES(refresh=1, reset=False), {"reset": False}),
+    "method-c": (FMNES(refresh=1, rank_one="always", reset=False), {"rank_one": "always", "reset": False}),
+    "printed": (FMNES(refresh=1, path_rate="printed"), {"path_rate": "printed"}),
+    "beta": (FMNES(refresh=1, ridge_threshold=1.02), {"beta": 1.02}),
+}
+PROBLEMS = {
+    "ellipsoid": (ellipsoid, 20.0),
+    "failing": (failing_ellipsoid, 4.0),
+    "late": (late_failures, 20.0),
+}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("variant", FM_VARIANTS)
+@pytest.mark.parametrize(("d", "population_size"), [(2, 6), (5, 8), (10, 10), (10, 40)])
+def test_fm_nes_family(variant: str, problem: str, d: int, population_size: int) -> None:
+    rng = np.random.default_rng([d, population_size])
+    settings, literal_settings = FM_VARIANTS[variant]
+    fun, start = PROBLEMS[problem]
+    B0 = distinct_shape(d, rng)
+    x0 = np.full(d, start)
+    strategy = FMNES(
+        rank_one=settings.rank_one,
+        reset=settings.reset,
+        ridge_threshold=settings.ridge_threshold,
+        path_rate=settings.path_rate,
+        refresh=1,
+        B0=B0,
+    )
+    state = strategy.init(x0, np.float64(2.0), np.zeros(d))
+    literal = reference.FMNES(x0, 2.0, B0, **literal_settings)
+    phases, failures = set(), 0
+    for _ in range(GENERATIONS):
+        z = rng.standard_normal((population_size // 2, d))
+        x = strategy.sample(state, z)
+        assert_allclose(x, literal.points(z), rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
+        f = fun(literal.points(z))
+        failures += np.count_nonzero(~np.isfinite(f))
+        state = strategy.update(state, z, f)
+        literal.step(z, f)
+        phases.add(literal.phase)
+        B = state.F @ state.A
+        assert_allclose(state.mean, literal.m, rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
+        assert_allclose(state.sigma, literal.sigma, rtol=TOLERANCE)
+        assert_allclose(B @ B.T, literal.B @ literal.B.T, rtol=TOLERANCE, atol=TOLERANCE)
+        assert_allclose(state.p_sigma, literal.p_sigma, rtol=TOLERANCE, atol=TOLERANCE)
+        assert_allclose(state.F @ state.p_c, literal.p_c, rtol=TOLERANCE, atol=TOLERANCE)
+        assert_allclose(state.gamma, literal.gamma, rtol=TOLERANCE)
+        assert bool(state.unconstrained) == literal.h_unconst
+        assert strategy.shape(state).phase == literal.phase
+        if state.A_inverse is not None:
+            assert_allclose(state.A @ state.A_inverse, np.eye(d), atol=1e-11)
+    assert "movement" in phases and len(phases) >= 2  # the run has met the branches it is to compare
+    assert (failures > 0) == (problem != "ellipsoid")
+
+
+def test_fm_nes_in_one_dimension() -> None:
+    rng = np.random.default_rng(1)
+    strategy = FMNES()
+    state = strategy.init(np.array([3.0]), np.float64(1.0), np.zeros(1))
+    literal = reference.FMNES(np.array([3.0]), 1.0)
+    for _ in range(GENERATIONS):
+        z = rng.standard_normal((3, 1))
+        f = failing_ellipsoid(literal.points(z))
+        state = strategy.update(state, z, f)
+        literal.step(z, f)
+        assert_allclose(state.mean, literal.m, rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
+        assert_allclose(state.sigma, literal.sigma, rtol=TOLERANCE)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize(("d", "population_size"), [(1, 4), (2, 6), (5, 7), (10, 10), (10, 25)])
+def test_xnes(problem: str, d: int, population_size: int) -> None:
+    rng = np.random.default_rng([d, population_size])
+    fun, start = PROBLEMS[problem]
+    x0 = np.full(d, start)
+    strategy = XNES()
+    state = strategy.init(x0, np.float64(2.0), np.zeros(d))
+    literal = reference.XNES(x0, 2.0)
+    for _ in range(GENERATIONS):
+        z = rng.standard_normal((population_size, d))
+        assert_allclose(
+            strategy.sample(state, z), literal.points(z), rtol=TOLERANCE, atol=TOLERANCE * literal.sigma
+        )
+        f = fun(literal.points(z))
+        state = strategy.update(state, z, f)
+        literal.step(z, f)
+        assert_allclose(state.mean, literal.m, rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
+        assert_allclose(state.sigma, literal.sigma, rtol=TOLERANCE)
+        assert_allclose(state.B, literal.B, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("parameters", ["2006", "2016"])
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize(("d", "population_size"), [(1, 4), (2, 6), (5, 7), (10, 10), (10, 25)])
+def test_cma_es(problem: str, parameters: str, d: int, population_size: int) -> None:
+    rng = np.random.default_rng([d, population_size])
+    fun, start = PROBLEMS[problem]
+    x0 = np.full(d, start)
+    strategy = CMAES(parameters=parameters, refresh=1)  # type: ignore[arg-type]
+    state = strategy.init(x0, np.float64(2.0), np.zeros(d))
+    literal = reference.CMAES(x0, 2.0, parameters=parameters)
+    for _ in range(GENERATIONS):
+        z = rng.standard_normal((population_size, d))
+        # Eigenvectors have arbitrary signs, so both take the same root of C.
+        root = state.B * state.D
+        f = fun(literal.points(z, root=root))
+        assert_allclose(
+            strategy.sample(state, z),
+            literal.points(z, root=root),
+            rtol=TOLERANCE,
+            atol=TOLERANCE * literal.sigma,
+        )
+        state = strategy.update(state, z, f)
+        literal.step(z, f, root=root)
+        assert_allclose(state.mean, literal.m, rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
+        assert_allclose(state.sigma, literal.sigma, rtol=TOLERANCE)
+        assert_allclose(state.C, literal.C, rtol=TOLERANCE, atol=TOLERANCE)
+        assert_allclose(state.p_c, literal.p_c, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("refresh", [2, 7, 1000])
+def test_a_refresh_does_not_change_the_distribution(refresh: int) -> None:
+    """Between refreshes the frame is stale, but B stays B: one generation later the same points come out."""
+    rng = np.random.default_rng(5)
+    d, n = 8, 4
+    B0 = distinct_shape(d, rng)
+    lazy, eager = FMNES(refresh=refresh, B0=B0), FMNES(refresh=1, B0=B0)
+    x0 = np.full(d, 20.0)
+    one, two = (s.init(x0, np.float64(2.0), np.zeros(d)) for s in (lazy, eager))
+    # Without the moving phase no axis is expanded, and then the frame does not matter at all.
+    for _ in range(40):
+        z = rng.standard_normal((n, d))
+        f = rng.standard_normal(2 * n)
+        one, two = lazy.update(one, z, f), eager.update(two, z, f)
+        if lazy.shape(one).phase == "movement":
+            break
+        z = rng.standard_normal((n, d))
+        assert_allclose(lazy.sample(one, z), eager.sample(two, z), rtol=1e-10)
