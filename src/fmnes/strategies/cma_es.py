@@ -75,13 +75,11 @@ def constants(d: int, population_size: int, parameters: str) -> Constants:
         c_sigma = (mu_eff + 2) / (d + mu_eff + 5)  # (55)
         c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)  # (56)
         c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)  # (57)
-        c_mu = min(1 - c_1, 2 * (0.25 + mu_eff + 1 / mu_eff - 2) / ((d + 2) ** 2 + mu_eff))  # (58)
-        limit = min(  # (50)–(53)
-            1 + c_1 / c_mu,
-            1 + 2 * mu_eff_negative / (mu_eff + 2),
-            (1 - c_1 - c_mu) / (d * c_mu),
-        )
-        weights = positive / positive.sum() + limit * negative / max(-negative.sum(), 1e-300)
+        c_mu = min(1 - c_1, 2 * (mu_eff - 2 + 1 / mu_eff) / ((d + 2) ** 2 + mu_eff))  # (58)
+        limit = 1 + 2 * mu_eff_negative / (mu_eff + 2)  # (51)
+        if c_mu > 0:  # it is 0 for one parent, and then the weights of C do not matter
+            limit = min(limit, 1 + c_1 / c_mu, (1 - c_1 - c_mu) / (d * c_mu))  # (50), (52)
+        weights = positive / positive.sum() + limit * negative / max(-negative.sum(), 1e-300)  # (53)
     d_sigma = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma
     # As often as C changes noticeably (the tutorial, appendix B.2).
     refresh = max(1, int(1 / (10 * d * (c_1 + c_mu))))
