@@ -9,7 +9,7 @@ run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of t
 	$(BIN)/fmnes demo
 
 test: $(VENV)/.ready-dev       ## the whole test suite
-	$(BIN)/python -m pytest -n auto
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.ready-dev      ## lint and types
 	$(BIN)/ruff check .

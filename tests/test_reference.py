@@ -1,7 +1,7 @@
 """The strategies against a literal, slow transcription of each paper: same draws, same values, same numbers.
 
 From the identity B Bᵀ has equal eigenvalues, so its eigenvectors are not determined and two right programs
-part ways; hence the start from a shape with distinct eigenvalues. Runs are kept short because they are chaotic.
+part ways; hence the start from a shape with distinct eigenvalues. Runs are short because they are chaotic.
 """
 
 from __future__ import annotations

@@ -185,7 +185,7 @@ class FMNES:
         # lines 25-26, Eqs. (20)-(21)
         c_gamma = 1 / (3 * (d - 1))
         d_gamma = min(1, d / lam)
-        self.gamma = max((1 - c_gamma) * self.gamma + c_gamma * math.sqrt(1 + d_gamma * max(tau)), 1)
+        self.gamma = max((1 - c_gamma) * self.gamma + c_gamma * math.sqrt(1 + d_gamma * max(tau)), 1.0)
         # lines 27-31, Eqs. (15)-(17)
         if norm_p_sigma >= upsilon:
             Q = (self.gamma - 1) * sum((tau[i] > 1e-9) * np.outer(e[:, i], e[:, i]) for i in range(d)) + I

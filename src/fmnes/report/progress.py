@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TextIO
+from typing import IO
 
 from fmnes.result import View
 
@@ -19,7 +19,7 @@ def describe(view: View, seconds: float) -> str:
 
 
 class Progress:
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: IO[str] | None = None) -> None:
         self._stream = stream or sys.stderr
         self._live = self._stream.isatty()
         self._every = 0.1 if self._live else 5.0
