@@ -6,6 +6,7 @@ edits an argument in place, and it never asks Python about a value that depends 
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +26,14 @@ class Backend:
     """cond(predicate, if_true, if_false, *operands): calls one of the two functions."""
     repeat: Callable[..., Any]
     """repeat(first, last, body, carry): carry = body(i, carry) for i = first, first - 1, …, last."""
+    search: Callable[[Any, Array], Array]
+    """search(table, value): the first index whose entry in the ascending table is at least value."""
     svd: Callable[[Array], tuple[Array, Array, Array]]
     """U, singular values (descending), Vᵀ; NaN, not an exception, where it does not converge."""
     eigh: Callable[[Array], tuple[Array, Array]]
     """Eigenvalues (ascending), eigenvectors; NaN, not an exception, where it does not converge."""
+    eigenvalues: Callable[[Array], Array]
+    """Of a symmetric matrix, ascending; NaN, not an exception, where it does not converge."""
 
 
 def _numpy_cond(
@@ -57,4 +62,20 @@ def _numpy_eigh(a: Array) -> tuple[Array, Array]:
         return np.full(len(a), np.nan), np.full_like(a, np.nan)
 
 
-NUMPY = Backend("numpy", np, _numpy_cond, _numpy_repeat, _numpy_svd, _numpy_eigh)
+def _numpy_eigenvalues(a: Array) -> Array:
+    try:
+        return np.linalg.eigvalsh(a)
+    except np.linalg.LinAlgError:
+        return np.full(len(a), np.nan)
+
+
+NUMPY = Backend(
+    name="numpy",
+    xp=np,
+    cond=_numpy_cond,
+    repeat=_numpy_repeat,
+    search=bisect.bisect_left,
+    svd=_numpy_svd,
+    eigh=_numpy_eigh,
+    eigenvalues=_numpy_eigenvalues,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import replace
 from typing import Any
@@ -93,7 +94,7 @@ class Optimizer:
         a long row of generations fell outside the bounds entirely; `stop_reason` is NO_FEASIBLE then.
         """
         current = self._current or self._sample()
-        while not current.open.any() and self._recent.unevaluated < self._recent.patience:
+        while current.complete and self._recent.unevaluated < self._recent.patience:
             self._update(current)
             current = self._sample()
         self._asked = np.flatnonzero(current.open)
@@ -111,18 +112,19 @@ class Optimizer:
             raise UsageError("tell: found no open points; wanted ask() first, then one tell() for its points")
         current, slots = self._current, self._asked
         f, lost = read_values(values, len(slots))
-        if self.target is not None and (f <= self.target).any():
+        if self.target is not None and (hits := np.flatnonzero(f <= self.target)).size:
             # Counted in slot order up to the first hit; what else was evaluated beside it changes nothing.
-            lost[int(np.argmax((f <= self.target) & ~lost)) + 1 :] = True
-        if lost.any():
+            lost = np.zeros(len(f), dtype=bool) if lost is None else lost
+            lost[hits[0] + 1 :] = True
+        if lost is not None:
             f, slots = f[~lost], slots[~lost]
 
         self._asked = None
-        self._record(current.x[slots], f)
+        self._record(current.x if len(slots) == len(current.x) else current.x[slots], f)
         current.fill(slots, f)
         if self._max_redraws is not None:
             self._redraw(current, slots[~np.isfinite(f)])
-        if not current.open.any():
+        if current.complete:
             self._update(current)
 
     @property
@@ -147,16 +149,20 @@ class Optimizer:
     def _inside(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         if self.bounds is not None:
             return self.bounds.contain(x)
+        # Without bounds only overflow can spoil a point; a finite sum rules it out for all at once.
+        if np.isfinite(np.add.reduce(x, None)):
+            return np.ones(len(x), dtype=bool)
         return np.asarray(np.isfinite(x).all(axis=1))
 
     def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> None:
         feasible = np.isfinite(f)
-        if feasible.any():
-            i = int(np.argmin(np.where(feasible, f, np.inf)))
+        count = int(np.count_nonzero(feasible))
+        if count:
+            i = int((f if count == len(f) else np.where(feasible, f, np.inf)).argmin())
             if f[i] < self.best.fun:
                 self.best = Best(x[i].copy(), float(f[i]), self.evaluations + i + 1)
         self.evaluations += len(f)
-        self.n_infeasible += len(f) - int(np.count_nonzero(feasible))
+        self.n_infeasible += len(f) - count
 
     def _redraw(self, current: Generation, slots: NDArray[np.intp]) -> None:
         """The paper's resampling: each failed slot gets a new draw, in slot order."""
@@ -177,8 +183,9 @@ class Optimizer:
             self._state = state
         else:
             self._numerical_faults += 1
-        self._recent.add(current.f, current.evaluated > 0)
-        self._feasible_share = float(np.isfinite(current.f).mean())
+        feasible = current.f[np.isfinite(current.f)]
+        self._recent.add(feasible, current.evaluated > 0)
+        self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1
         self._current = None
 
@@ -282,5 +289,10 @@ class Optimizer:
 
 
 def _is_finite(state: tuple[Any, ...]) -> bool:
-    """A sum is finite only if each of its terms is; one pass over each array, nothing allocated."""
-    return all(np.isfinite(np.sum(leaf)) for leaf in state if leaf is not None)
+    """True if no array of a state holds NaN or infinity."""
+    # A sum of squares is finite only if each term is, and it is the fastest pass over an array. It overflows
+    # for entries beyond 1e154; only then each entry is looked at.
+    leaves = [leaf for leaf in state if leaf is not None]
+    if math.isfinite(sum(np.vdot(leaf, leaf) for leaf in leaves)):
+        return True
+    return all(np.isfinite(leaf).all() for leaf in leaves)

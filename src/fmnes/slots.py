@@ -39,14 +39,18 @@ class Generation:
         lam = len(x)
         return cls(z, x, np.full(lam, np.nan), inside, np.zeros(lam, dtype=np.int64))
 
+    @property
+    def complete(self) -> bool:
+        return not np.count_nonzero(self.open)
+
     def fill(self, slots: NDArray[np.intp], values: Floats) -> None:
         self.f[slots] = values
         self.open[slots] = False
         self.evaluated += len(slots)
 
 
-def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_]]:
-    """What a user told, as floats (NaN for failed) and a mask of lost ones. Both (n,)."""
+def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
+    """What a user told, as floats (NaN for failed), and a mask of lost ones, None if there are none. (n,)"""
     try:
         array = np.asarray(values)
     except ValueError:  # a ragged list: its bad element is named below
@@ -54,7 +58,7 @@ def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_]]:
     if array.dtype.kind in "fiub":
         if array.size != n or array.ndim not in (1, 2) or len(array) != n:
             raise _wrong_count(array.shape, n)
-        return array.reshape(n).astype(np.float64), np.zeros(n, dtype=bool)
+        return array.reshape(n).astype(np.float64), None
     try:
         items = list(values)
     except TypeError:

@@ -47,14 +47,12 @@ class Recent:
         """Generations in a row without one feasible value, or without one evaluation, that end a run."""
         return max(50, self.window)
 
-    def add(self, f: NDArray[np.float64], evaluated: bool) -> None:
-        """Take in one complete generation. f: (λ,), failed ones not finite."""
-        feasible = f[np.isfinite(f)]
-        any_feasible = feasible.size > 0
-        low, high = (float(feasible.min()), float(feasible.max())) if any_feasible else (np.inf, np.inf)
+    def add(self, feasible: NDArray[np.float64], evaluated: bool) -> None:
+        """Take in one complete generation: its feasible values, and whether anything was evaluated at all."""
+        low, high = (float(feasible.min()), float(feasible.max())) if feasible.size else (np.inf, np.inf)
         self.bests.append(low)
         self.flat = self.flat + 1 if feasible.size > 1 and low == high else 0
-        self.infeasible = 0 if any_feasible else self.infeasible + 1
+        self.infeasible = 0 if feasible.size else self.infeasible + 1
         self.unevaluated = 0 if evaluated else self.unevaluated + 1
 
 

@@ -53,24 +53,22 @@ def exponential(z: Array, u: Array, c: Array, backend: Backend) -> Exponential:
     x = cu[:, None] * gram
     # φ₁(±X) = even ± odd, both polynomials in X², summed together by Horner's rule as [even; odd] (2n, n).
     square = x @ x
-    pairs = xp.searchsorted(_pair_limits(), abs(square).sum(axis=1).max())
+    pairs = backend.search(_pair_limits(), xp.vdot(x, x))  # the Frobenius norm bounds ‖X²‖
     identities = _scaled_identities(n)
-    both = backend.repeat(
-        pairs, 0, lambda j, total: total @ square + identities[j], xp.zeros((2 * n, n), dtype=z.dtype)
-    )
-    even, odd = both[:n], x @ both[n:]
-    return Exponential(z, gram, (even + odd) * cu, (odd - even) * cu)
+    both = backend.repeat(pairs - 1, 0, lambda j, total: total @ square + identities[j], identities[pairs])
+    even, odd = both[:n] * cu, (x @ both[n:]) * cu
+    return Exponential(z, gram, odd + even, odd - even)
 
 
 def rank_one_factor(c: float, v2: Array, xp: Any) -> Array:
     """b with exp(c · v vᵀ) = I + b · v vᵀ, where v2 = |v|²; 0 for v = 0."""
-    return xp.expm1(c * v2) / xp.where(v2 > 0, v2, 1.0)
+    return xp.expm1(c * v2) / (v2 + (v2 == 0))
 
 
 @cache
-def _pair_limits() -> NDArray[np.float64]:
+def _pair_limits() -> list[float]:
     """‖X²‖ up to which the series may stop after pair j: the first pair left out is below 1e-17."""
-    return np.array([(1e-17 * math.factorial(2 * j + 3)) ** (1 / (j + 1)) for j in range(MAX_PAIRS)])
+    return [(1e-17 * math.factorial(2 * j + 3)) ** (1 / (j + 1)) for j in range(MAX_PAIRS)]
 
 
 @cache

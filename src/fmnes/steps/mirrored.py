@@ -5,13 +5,17 @@ The points of a generation stand interleaved: draw k gives point 2k (with +z) an
 
 from __future__ import annotations
 
+import numpy as np
+
 from fmnes.backends import Array
 
+_SIGNS = np.array([[1.0], [-1.0]])
 
-def mirrored_points(mean: Array, steps: Array, xp: object) -> Array:
-    """m ± step for every row of `steps` (n, d). Returns (2n, d)."""
+
+def mirrored_points(mean: Array, sigma: Array, steps: Array) -> Array:
+    """m ± σ · step for every row of `steps` (n, d). Returns (2n, d)."""
     n, d = steps.shape
-    return xp.stack((mean + steps, mean - steps), axis=1).reshape(2 * n, d)  # type: ignore[attr-defined]
+    return (steps[:, None, :] * (sigma * _SIGNS) + mean).reshape(2 * n, d)
 
 
 def pair_sums(weights: Array) -> Array:

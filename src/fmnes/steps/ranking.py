@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmnes.backends import Array
+from fmnes.backends import Array, Backend
 
 
 def ranks_by_value(f: Array, xp: Any) -> tuple[Array, Array]:
@@ -17,18 +17,24 @@ def ranks_by_value(f: Array, xp: Any) -> tuple[Array, Array]:
     Failed points come last, in the order of sampling, as in the paper's xNES and CMA-ES.
     """
     feasible = xp.isfinite(f)
-    order = xp.argsort(xp.where(feasible, f, xp.inf), stable=True)
-    return xp.argsort(order), feasible.sum()
+    order = xp.where(feasible, f, xp.inf).argsort(stable=True)
+    return order.argsort(), xp.count_nonzero(feasible)
 
 
-def ranks_by_value_then_distance(f: Array, pair_norm2: Array, xp: Any) -> tuple[Array, Array]:
+def ranks_by_value_then_distance(f: Array, pair_norm2: Array, backend: Backend) -> tuple[Array, Array]:
     """The same with failed points ordered by ‖z‖, the closest to the mean first (paper eq. 3).
 
     f: (λ,); pair_norm2: ‖z‖² of each mirrored pair (λ/2,), taken once per pair so that the two halves of
     a failed pair tie exactly.
     """
+    xp = backend.xp
     feasible = xp.isfinite(f)
-    # Sorted by the last key first: f (failed ones at +inf), then ‖z‖² among failed ones, then index.
-    distance2 = xp.where(feasible, 0.0, xp.repeat(pair_norm2, 2))
-    order = xp.lexsort((distance2, xp.where(feasible, f, xp.inf)))
-    return xp.argsort(order), feasible.sum()
+    count = xp.count_nonzero(feasible)
+
+    def with_failed() -> Array:
+        # Sorted by the last key first: f (failed ones at +inf), then ‖z‖² among failed ones, then index.
+        distance2 = xp.where(feasible, 0.0, xp.repeat(pair_norm2, 2))
+        return xp.lexsort((distance2, xp.where(feasible, f, xp.inf)))
+
+    order = backend.cond(count == len(f), lambda: f.argsort(stable=True), with_failed)
+    return order.argsort(), count

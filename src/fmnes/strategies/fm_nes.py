@@ -39,6 +39,9 @@ from fmnes.steps.weights import RankWeights, distance_alphas, distance_weights, 
 from fmnes.strategies.base import Shape
 from fmnes.strategies.checks import check_choice, check_positive_int, check_shape_matrix
 
+#: Up to this dimension a decomposition costs no more than the iteration that would replace it.
+EXACT_RIDGE_UP_TO = 24
+
 
 class FMNESState(NamedTuple):
     generation: Array
@@ -166,7 +169,7 @@ class FMNES:
     def sample(self, state: FMNESState, z: Array, backend: Backend = NUMPY) -> Array:
         """Lines 3–6. z: (λ/2, d). Returns the points, each draw's two beside each other (λ, d)."""
         steps = (z @ state.A.T) @ state.F.T  # rows B z ~ N(0, B Bᵀ)
-        return mirrored_points(state.mean, state.sigma * steps, backend.xp)
+        return mirrored_points(state.mean, state.sigma, steps)
 
     def update(self, state: FMNESState, z: Array, f: Array, backend: Backend = NUMPY) -> FMNESState:
         """Lines 7–36. z: (λ/2, d) as given to `sample`; f: (λ,)."""
@@ -175,7 +178,7 @@ class FMNES:
         k = constants(d, 2 * n, self.path_rate)
 
         norm2 = xp.vecdot(z, z)
-        ranks, feasible = ranks_by_value_then_distance(f, norm2, xp)  # line 7
+        ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)  # line 7
         first_failure = state.unconstrained & (feasible < 2 * n)
         state = backend.cond(  # lines 8–11
             first_failure, lambda s: self._meet_first_failure(s, xp), _unchanged, state
@@ -205,26 +208,39 @@ class FMNES:
         mean = state.mean + state.sigma * (state.F @ step)  # line 17, η_m = 1
         log_sigma_change = 0.5 * eta_sigma * G_sigma  # line 18
         p_c = follow(state.p_c, step, k.c_c, k.weights.mu_eff)  # line 20
-        state = state._replace(generation=state.generation + 1, mean=mean, p_sigma=p_sigma, p_c=p_c)
+        generation = state.generation + 1
         if d == 1:  # a shape of determinant 1 in one dimension is 1
-            return state._replace(sigma=state.sigma * xp.exp(log_sigma_change))
+            sigma = state.sigma * xp.exp(log_sigma_change)
+            return state._replace(generation=generation, mean=mean, sigma=sigma, p_sigma=p_sigma, p_c=p_c)
 
         growth = exponential(z, pair_weights, 0.5 * eta_B, backend)  # line 19, less its trace
         log_trace = -0.5 * eta_B * G_sigma
         y = state.A @ growth.basis.T
-        tau = _axis_growth(state.A, y, growth, log_trace, xp)  # lines 21–24
+        yM = y @ growth.core
+        tau = _axis_growth(state.A, y, yM, growth, log_trace, xp)  # lines 21–24
         gamma = expansion_rate(state.gamma, tau, d, 2 * n, xp)  # lines 25, 26
         Q, log_det_Q = axis_factors(gamma, tau, moving, xp)  # lines 27–31
-        state = state._replace(sigma=state.sigma * xp.exp(log_sigma_change + log_det_Q), gamma=gamma)
 
+        on_ridge, ridge_block = self._rank_one_wanted(state, yM, growth, Q, backend)  # line 32
         row_scale = Q * xp.exp(log_trace - log_det_Q)
-        use_rank_one, ridge_block = self._rank_one_wanted(state, y, growth, Q, backend)  # line 32
-        state = _apply(state, y, growth, row_scale, use_rank_one, k.c_1, backend)._replace(
-            ridge_block=ridge_block
+        A, A_inverse = _new_shape(state, p_c, yM, growth, row_scale, on_ridge, k.c_1, backend)
+        state = FMNESState(
+            generation=generation,
+            mean=mean,
+            sigma=state.sigma * xp.exp(log_sigma_change + log_det_Q),
+            F=state.F,
+            A=A,
+            A_inverse=A_inverse,
+            p_sigma=p_sigma,
+            p_c=p_c,
+            gamma=gamma,
+            unconstrained=state.unconstrained,
+            ridge_block=ridge_block,
+            F0=state.F0,
+            A0=state.A0,
         )
-
         every = self.refresh or k.refresh
-        state = backend.cond(state.generation % every == 0, lambda s: _refresh(s, backend), _unchanged, state)
+        state = backend.cond(generation % every == 0, lambda s: _refresh(s, backend), _unchanged, state)
         return state
 
     def shape(self, state: FMNESState, backend: Backend = NUMPY) -> Shape:
@@ -238,7 +254,7 @@ class FMNES:
         return B @ B.T
 
     def _estimates_ridge(self, d: int) -> bool:
-        return self.rank_one == "on-ridge" and self.refresh != 1 and d > 1
+        return self.rank_one == "on-ridge" and self.refresh != 1 and d > EXACT_RIDGE_UP_TO
 
     def _meet_first_failure(self, state: FMNESState, xp: Any) -> FMNESState:
         """Lines 9 and 10. Without the reset (Method B) only h_unconst changes."""
@@ -249,25 +265,27 @@ class FMNES:
         return _first_shape(state._replace(p_sigma=zero, p_c=zero, gamma=xp.ones_like(state.gamma)), xp)
 
     def _rank_one_wanted(
-        self, state: FMNESState, y: Array, growth: Exponential, Q: Array, backend: Backend
+        self, state: FMNESState, yM: Array, growth: Exponential, Q: Array, backend: Backend
     ) -> tuple[Array, Array | None]:
         """Line 32, and the next ridge block. The test is on Q B exp(η_B G_B/2), the shape so far."""
-        xp = backend.xp
         if self.rank_one != "on-ridge":
             return self.rank_one == "always", None
-        yM = y @ growth.core
+        basis = growth.basis
 
         def exact() -> tuple[Array, None]:
-            values = backend.svd(Q[:, None] * (state.A + yM @ growth.basis))[1]
-            return values[0] / values[1] > self.ridge_threshold, None
+            A = Q[:, None] * (state.A + yM @ basis)
+            values = backend.eigenvalues(A @ A.T)  # squares, but the two largest lose no digits
+            return values[-1] > self.ridge_threshold**2 * values[-2], None
 
         def estimate() -> tuple[Array, Array]:
-            ratio, block = axis_ratio(
-                lambda w: Q[:, None] * (state.A @ w + yM @ (growth.basis @ w)),
-                lambda w: state.A.T @ (Q[:, None] * w) + growth.basis.T @ (yM.T @ (Q[:, None] * w)),
-                state.ridge_block,
-                xp,
-            )
+            def product(w: Array) -> Array:
+                return Q[:, None] * (state.A @ w + yM @ (basis @ w))
+
+            def transposed(w: Array) -> Array:
+                w = Q[:, None] * w
+                return state.A.T @ w + basis.T @ (yM.T @ w)
+
+            ratio, block = axis_ratio(product, transposed, state.ridge_block, backend)
             return ratio > self.ridge_threshold, block
 
         wanted, block = backend.cond(
@@ -301,57 +319,56 @@ def _first_shape(state: FMNESState, xp: Any) -> FMNESState:
     )
 
 
-def _axis_growth(A: Array, y: Array, growth: Exponential, log_trace: Array, xp: Any) -> Array:
+def _axis_growth(A: Array, y: Array, yM: Array, growth: Exponential, log_trace: Array, xp: Any) -> Array:
     """τ_i, the relative change of the second moment along axis i (lines 21–24). y = A · basisᵀ. (d,)"""
-    # exp(…)² = I + basisᵀ (2M + M K M) basis, so the new row lengths follow without the new matrix.
-    core2 = 2 * growth.core + growth.core @ growth.gram @ growth.core
-    return xp.exp(2 * log_trace) * (1 + xp.vecdot(y @ core2, y) / xp.vecdot(A, A)) - 1
+    # With E = I + basisᵀ M basis, row i of A E has the squared length |A_i|² + (yM)_i · (2 y_i + (yM)_i K):
+    # the new lengths follow without the new matrix.
+    change = xp.vecdot(yM, 2 * y + yM @ growth.gram)
+    return xp.exp(2 * log_trace) * (1 + change / xp.vecdot(A, A)) - 1
 
 
-def _apply(
+def _new_shape(
     state: FMNESState,
-    y: Array,
+    p_c: Array,
+    yM: Array,
     growth: Exponential,
     row_scale: Array,
     use_rank_one: Array,
     c_1: float,
     backend: Backend,
-) -> FMNESState:
+) -> tuple[Array, Array | None]:
     """A ← scale · A · exp(…) · exp(c₁/2 · R_B) in one pass, and A⁻¹ likewise (lines 19, 30, 33–35).
 
     With N = [basis; vᵀ] both factors together are I + Nᵀ · core · N, and A v = p_c.
     """
     xp = backend.xp
-    basis, M, M_inverse = growth.basis, growth.core, growth.inverse_core
-    if state.A_inverse is None:
-        A = (y @ M) @ basis
+    basis, A_inverse = growth.basis, state.A_inverse
+    if A_inverse is None:
+        A = yM @ basis
         A += state.A
         A *= row_scale[:, None]
-        return state._replace(A=A)
+        return A, None
 
-    d = len(row_scale)
-    A_inverse = state.A_inverse
     v = backend.cond(  # line 33: B⁻¹ p_c, with the B from before this generation's update
-        use_rank_one, lambda: A_inverse @ state.p_c, lambda: xp.zeros_like(state.p_c)
+        use_rank_one, lambda: A_inverse @ p_c, lambda: xp.zeros_like(p_c)
     )
     v2 = xp.vecdot(v, v)
     b, b_inverse = rank_one_factor(0.5 * c_1, v2, xp), rank_one_factor(-0.5 * c_1, v2, xp)
-    row_scale = row_scale * xp.exp(-0.5 * c_1 * v2 / d)  # R_B has no trace (line 34)
+    row_scale = row_scale * xp.exp(-0.5 * c_1 * v2 / len(v))  # R_B has no trace (line 34)
 
-    basis_v = basis @ v
     N = xp.concatenate((basis, v[None, :]))
-    yM = y @ M
-    A = xp.concatenate((yM, (b * (state.p_c + yM @ basis_v))[:, None]), axis=1) @ N
+    basis_v = basis @ v
+    A = xp.concatenate((yM, (b * (p_c + yM @ basis_v))[:, None]), axis=1) @ N
     A += state.A
     A *= row_scale[:, None]
 
     NA = N @ A_inverse
-    top = M_inverse @ NA[:-1]
+    top = growth.inverse_core @ NA[:-1]
     bottom = b_inverse * (NA[-1] + basis_v @ top)
     inverse = N.T @ xp.concatenate((top, bottom[None, :]))
     inverse += A_inverse
     inverse /= row_scale
-    return state._replace(A=A, A_inverse=inverse)
+    return A, inverse
 
 
 def _refresh(state: FMNESState, backend: Backend) -> FMNESState:

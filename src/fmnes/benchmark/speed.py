@@ -1,0 +1,91 @@
+"""Overhead per evaluation: what an optimizer costs besides the objective.
+
+Contestants take turns in short rounds within one run, so that a busy moment of the machine hits all of them,
+and each one's fastest round counts. A round of FM-NES covers whole refresh periods, decompositions included.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from fmnes.benchmark.contestants import Contestant, Points
+
+
+class Timing(NamedTuple):
+    name: str
+    d: int
+    population_size: int
+    failing: float
+    """Share of evaluations that fail."""
+    microseconds: float
+    """Per evaluation; NaN if the contestant is not installed."""
+
+
+def default_population_size(d: int) -> int:
+    size = 4 + int(3 * math.log(d))
+    return size + size % 2
+
+
+def one_round(
+    contestant: Contestant, d: int, failing: float, generations: int, rng: np.random.Generator
+) -> float:
+    """Seconds spent in ask and tell."""
+    scale = np.geomspace(1, 1000, d) if d > 1 else np.ones(1)
+    spent = 0.0
+    for _ in range(generations):
+        started = time.perf_counter()
+        x = contestant.ask()
+        spent += time.perf_counter() - started
+        f: Points = np.square(np.asarray(x) * (scale if np.shape(x)[1] == d else 1.0)).sum(axis=1)
+        if np.shape(x)[1] != d:
+            f = rng.random(len(f))  # the contestant does not show its points; any values will do
+        if failing:
+            f = np.where(rng.random(len(f)) < failing, np.inf, f)
+        started = time.perf_counter()
+        contestant.tell(x, f)
+        spent += time.perf_counter() - started
+    return spent
+
+
+def compare(
+    makers: dict[str, Callable[[int, int], Contestant]],
+    d: int,
+    population_size: int,
+    *,
+    failing: float = 0.0,
+    generations: int | None = None,
+    rounds: int = 5,
+    seconds: float = 20.0,
+) -> Iterable[Timing]:
+    """Every contestant at one dimension. Stops adding rounds when `seconds` are over."""
+    contestants: dict[str, Contestant] = {}
+    best: dict[str, float] = {}
+    for name, make in makers.items():
+        try:
+            contestants[name] = make(d, population_size)
+        except ImportError:
+            yield Timing(name, d, population_size, failing, math.nan)
+    rng = np.random.default_rng(0)
+    # Our own round spans three refresh periods (at most d generations each); a slow peer gets fewer.
+    wanted = generations or min(max(300, 3 * d + 3), 2000)
+    counts: dict[str, int] = {}
+    for name, contestant in contestants.items():
+        pace = one_round(contestant, d, failing, 2, rng) / 2
+        ours = name in ("fm-nes", "cr-fm-nes")
+        counts[name] = (
+            wanted if ours else max(2, min(wanted, int(seconds / (2 * len(contestants)) / max(pace, 1e-9))))
+        )
+    deadline = time.monotonic() + seconds
+    for round_number in range(rounds):
+        if round_number and time.monotonic() > deadline:
+            break
+        for name, contestant in contestants.items():
+            spent = one_round(contestant, d, failing, counts[name], rng) / counts[name]
+            best[name] = min(best.get(name, math.inf), spent)
+    for name, spent in best.items():
+        yield Timing(name, d, population_size, failing, 1e6 * spent / population_size)
