@@ -54,7 +54,11 @@ def h_inverse(d: int) -> float:
 
 
 @cache
-def distance_alphas(d: int, population_size: int) -> NDArray[np.float64]:
-    """α for every number of feasible points λ_F = 0 … λ, as the paper's tables need it. (λ + 1,)"""
+def distance_alphas(d: int, population_size: int, public: bool = False) -> NDArray[np.float64]:
+    """α for every number of feasible points λ_F = 0 … λ. (λ + 1,)
+
+    h⁻¹(d) · min(1, √(λ_F/d)) · √(λ_F/λ), as the paper's tables need it; public code has λ in the first root.
+    """
     feasible = np.arange(population_size + 1)
-    return h_inverse(d) * np.minimum(1, np.sqrt(feasible / d)) * np.sqrt(feasible / population_size)
+    reach = np.full(population_size + 1, population_size) if public else feasible
+    return h_inverse(d) * np.minimum(1, np.sqrt(reach / d)) * np.sqrt(feasible / population_size)

@@ -82,14 +82,14 @@ class Constants(NamedTuple):
 
 
 @cache
-def constants(d: int, population_size: int, path_rate: str) -> Constants:
+def constants(d: int, population_size: int, path_rate: str, alpha: str) -> Constants:
     weights = rank_weights(population_size)
     mu = weights.mu_eff
     rates = learning_rates(d, population_size)
     c_sigma = (mu + 2) / (d + mu + 5)
     return Constants(
         weights=weights,
-        alphas=distance_alphas(d, population_size),
+        alphas=distance_alphas(d, population_size, public=alpha == "public"),
         rates=rates,
         expected_norm=expected_norm(d),
         # The paper prints c_σ without √d; its tables come out with it, as in the original DX-NES.
@@ -112,6 +112,7 @@ class FMNES:
     ridge_threshold: the paper's β.
     refresh: generations between decompositions; None chooses from d and λ, 1 is the literal algorithm.
     path_rate: the c_σ that the paper's "tables" need, or the one that it "printed".
+    alpha: the distance weights' α that the paper's "tables" need, or the one of "public" code.
     B0: initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
     """
 
@@ -121,12 +122,14 @@ class FMNES:
     ridge_threshold: float = 1.2
     refresh: int | None = None
     path_rate: Literal["tables", "printed"] = "tables"
+    alpha: Literal["tables", "public"] = "tables"
     # Not compared: it only matters to `init`, the state carries it on, and settings stay hashable.
     B0: ArrayLike | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         check_choice("rank_one", self.rank_one, ("on-ridge", "always", "never"))
         check_choice("path_rate", self.path_rate, ("tables", "printed"))
+        check_choice("alpha", self.alpha, ("tables", "public"))
         check_positive_int("refresh", self.refresh)
         if not self.ridge_threshold > 1:
             raise ArgumentError(f"ridge_threshold: found {self.ridge_threshold!r}, wanted a number above 1")
@@ -175,7 +178,7 @@ class FMNES:
         """Lines 7–36. z: (λ/2, d) as given to `sample`; f: (λ,)."""
         xp = backend.xp
         n, d = z.shape
-        k = constants(d, 2 * n, self.path_rate)
+        k = constants(d, 2 * n, self.path_rate, self.alpha)
 
         norm2 = xp.vecdot(z, z)
         ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)  # line 7

@@ -1,0 +1,100 @@
+"""`reproduce`: which trials to run, running them, and writing the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from fmnes.arguments import check_number
+from fmnes.errors import ArgumentError, nearest
+from fmnes.reproduction import report
+from fmnes.reproduction.cells import Cell, Published, check_method, published, sweep_cells
+from fmnes.reproduction.runner import run_trials
+from fmnes.reproduction.store import Store
+from fmnes.reproduction.tables import Row, summarise, write_results_csv
+
+TABLES = ("table-2", "table-3", "table-4", "corrections")
+WHAT = (*TABLES, "figure-1", "sweep", "all")
+
+
+def reproduce(
+    what: str = "all",
+    *,
+    trials: int = 50,
+    workers: int | None = None,
+    out: str | Path = "reproduction",
+    method: str | None = None,
+    progress: Callable[[float, float], None] | None = None,
+) -> list[Row]:
+    """Run the paper's experiments and write the report to the folder `out`.
+
+    what: "table-2" (unconstrained), "table-3" (implicitly constrained), "table-4" (ablation), "corrections",
+        "figure-1", "sweep" (the preliminary experiment over λ), or "all" (everything but the sweep).
+    trials: per cell; those already in the folder are not run again.
+    workers: processes; all cores by default.
+    method: only this one.
+    progress: called with the work done and the work in all.
+    """
+    if what not in WHAT:
+        raise ArgumentError(f"what: found {what!r}, wanted one of {', '.join(WHAT)}{nearest(what, WHAT)}")
+    check_method(method)
+    trials = check_number("trials", trials, above=0, whole=True)
+    folder = Path(out)
+    store = Store(folder)
+    try:
+        rows = _rows(what, method)
+        cells = _sweep(method) if what == "sweep" else list(dict.fromkeys(row.cell for row in rows))
+        wanted = [(cell, number) for cell in cells for number in range(trials)]
+        done = run_trials(wanted, store, workers=workers, progress=progress) if wanted else []
+    finally:
+        store.close()
+    command = f"fmnes reproduce {what} --trials {trials}"
+    if what == "sweep":
+        _write_sweep(folder, command, trials, cells, store)
+        return []
+    svg = None
+    if what in ("figure-1", "all"):
+        from fmnes.reproduction.figure import draw
+
+        svg = draw(folder)[1]
+    summaries = summarise(done)
+    results = [Row(row, summaries[row.cell]) for row in rows]
+    sections: list[report.Section] = [
+        (
+            report.TITLES[table],
+            report.CORRECTIONS if table == "corrections" else "",
+            report.HEAD,
+            report.table_rows([row for row in results if row.published.table == table]),
+        )
+        for table in TABLES
+        if any(row.published.table == table for row in results)
+    ]
+    intro = report.introduction(command, trials)
+    (folder / "report.md").write_text(
+        report.markdown(sections, intro, svg.name if svg else None), encoding="utf-8"
+    )
+    (folder / "report.html").write_text(report.page(sections, intro, svg), encoding="utf-8")
+    write_results_csv(folder / "results.csv", results)
+    return results
+
+
+def _rows(what: str, method: str | None) -> list[Published]:
+    tables = TABLES if what == "all" else (what,)
+    return [row for row in published() if row.table in tables and method in (None, row.cell.method)]
+
+
+def _sweep(method: str | None) -> list[Cell]:
+    return [cell for cell in sweep_cells() if method in (None, cell.method)]
+
+
+def _write_sweep(folder: Path, command: str, trials: int, cells: list[Cell], store: Store) -> None:
+    wanted = set(cells)
+    summaries = summarise(t for t in store.trials.values() if t.cell in wanted and t.number < trials)
+    chosen = {
+        row.cell[:2]: row.cell.population_size for row in published() if row.table in ("table-2", "table-3")
+    }
+    title = "The population size that does best, and the paper's choice"
+    sections: list[report.Section] = [(title, "", report.SWEEP_HEAD, report.sweep_rows(summaries, chosen))]
+    intro = report.introduction(command, trials)
+    (folder / "sweep.md").write_text(report.markdown(sections, intro, None), encoding="utf-8")
+    (folder / "sweep.html").write_text(report.page(sections, intro, None), encoding="utf-8")
