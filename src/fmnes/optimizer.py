@@ -97,12 +97,12 @@ class Optimizer:
         while current.complete and self._recent.unevaluated < self._recent.patience:
             self._update(current)
             current = self._sample()
-        self._asked = np.flatnonzero(current.open)
+        self._asked = current.open_slots()
         if self.max_evaluations is not None:
             left = self.max_evaluations - self.evaluations
             if 0 < left < len(self._asked):
                 self._asked = self._asked[:left]
-        x = current.x[self._asked]
+        x = current.points(self._asked).view()
         x.flags.writeable = False
         return x
 
@@ -120,7 +120,7 @@ class Optimizer:
             f, slots = f[~lost], slots[~lost]
 
         self._asked = None
-        self._record(current.x if len(slots) == len(current.x) else current.x[slots], f)
+        self._record(current.points(slots), f)
         current.fill(slots, f)
         if self._max_redraws is not None:
             self._redraw(current, slots[~np.isfinite(f)])
@@ -166,6 +166,7 @@ class Optimizer:
 
     def _redraw(self, current: Generation, slots: NDArray[np.intp]) -> None:
         """The paper's resampling: each failed slot gets a new draw, in slot order."""
+        current.x = current.x.copy()  # the points that `ask` returned stay as they were
         while slots.size:
             current.z[slots] = self._rng.standard_normal((len(slots), current.z.shape[1]))
             current.x[slots] = self._points(current.z[slots])
@@ -179,7 +180,7 @@ class Optimizer:
     def _update(self, current: Generation) -> None:
         with np.errstate(all="ignore"):
             state = self.strategy.update(self._state, current.z, current.f)
-        if _is_finite(state):
+        if _stays_finite(state, self._state):
             self._state = state
         else:
             self._numerical_faults += 1
@@ -288,11 +289,14 @@ class Optimizer:
         return checkpoint.load(cls, path)
 
 
-def _is_finite(state: tuple[Any, ...]) -> bool:
-    """True if no array of a state holds NaN or infinity."""
+def _stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+    """True if no array of a state holds NaN or infinity. What is unchanged since `before` is not read."""
     # A sum of squares is finite only if each term is, and it is the fastest pass over an array. It overflows
     # for entries beyond 1e154; only then each entry is looked at.
-    leaves = [leaf for leaf in state if leaf is not None]
-    if math.isfinite(sum(np.vdot(leaf, leaf) for leaf in leaves)):
+    total = 0.0
+    for leaf, old in zip(state, before, strict=True):
+        if leaf is not old:
+            total += np.vdot(leaf, leaf) if leaf.ndim else leaf
+    if math.isfinite(total):
         return True
-    return all(np.isfinite(leaf).all() for leaf in leaves)
+    return all(np.isfinite(leaf).all() for leaf in state if leaf is not None)

@@ -7,6 +7,7 @@ evaluations (the slot stays open), resampling (a failed slot gets a new draw) an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,36 @@ class Generation:
     @classmethod
     def of(cls, z: Floats, x: Floats, inside: NDArray[np.bool_]) -> Generation:
         """Points that are not `inside` the bounds are failed from the start, at no cost."""
-        lam = len(x)
-        return cls(z, x, np.full(lam, np.nan), inside, np.zeros(lam, dtype=np.int64))
+        nans, zeros, _ = _templates(len(x))
+        return cls(z, x, nans.copy(), inside, zeros.copy())
 
     @property
     def complete(self) -> bool:
         return not np.count_nonzero(self.open)
 
+    def open_slots(self) -> NDArray[np.intp]:
+        if np.count_nonzero(self.open) == len(self.open):
+            return _templates(len(self.open))[2]
+        return np.flatnonzero(self.open)
+
+    def points(self, slots: NDArray[np.intp]) -> Floats:
+        return self.x if len(slots) == len(self.x) else self.x[slots]
+
     def fill(self, slots: NDArray[np.intp], values: Floats) -> None:
-        self.f[slots] = values
-        self.open[slots] = False
+        if len(slots) == len(self.f):
+            self.f, self.open = values, np.zeros_like(self.open)
+        else:
+            self.f[slots] = values
+            self.open[slots] = False
         self.evaluated += len(slots)
+
+
+@lru_cache(maxsize=16)
+def _templates(lam: int) -> tuple[Floats, NDArray[np.int64], NDArray[np.intp]]:
+    """NaNs, zeros and slot numbers to copy from, for generations of one size."""
+    slots = np.arange(lam)
+    slots.flags.writeable = False
+    return np.full(lam, np.nan), np.zeros(lam, dtype=np.int64), slots
 
 
 def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
@@ -55,6 +75,8 @@ def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
         array = np.asarray(values)
     except ValueError:  # a ragged list: its bad element is named below
         array = np.asarray(None)
+    if array.dtype == np.float64 and array.shape == (n,):
+        return array.copy(), None
     if array.dtype.kind in "fiub":
         if array.size != n or array.ndim not in (1, 2) or len(array) != n:
             raise _wrong_count(array.shape, n)

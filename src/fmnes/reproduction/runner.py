@@ -75,8 +75,9 @@ def _pinned_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     try:
         yield pool
     except BaseException:
+        running = list((pool._processes or {}).values())  # shutdown forgets them, but does not end them
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in list(pool._processes.values()):
+        for process in running:
             process.terminate()
         raise
     finally:
