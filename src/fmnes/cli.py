@@ -110,16 +110,14 @@ def reproduce(
             )
         except KeyboardInterrupt:
             bar.stop()
-            console.print(
-                f"interrupted; finished trials are kept in {out}: the same command goes on from there"
-            )
+            typer.echo(f"interrupted; finished trials are kept in {out}: the same command goes on from there")
             raise typer.Exit(130) from None
     if rows:
         table = Table(*HEAD)
         for line in table_rows(rows):
             table.add_row(*line)
         console.print(table)
-    console.print(f"report: {out / ('sweep.md' if what == 'sweep' else 'report.md')}, and the same as .html")
+    typer.echo(f"report: {out / ('sweep.md' if what == 'sweep' else 'report.md')}, and the same as .html")
 
 
 def show_ending(console: Console, result: Result) -> None:
