@@ -1,6 +1,6 @@
 """Evaluations to the target on the paper's problems, d = 40, against the figures of the paper's tables.
 
-A handful of seeds, so four standard errors of the difference; the full tables are the reproduction's business.
+A handful of seeds, so four standard errors of the difference; the full tables are the reproduction's job.
 """
 
 from __future__ import annotations

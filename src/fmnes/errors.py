@@ -5,6 +5,7 @@
     ├── UsageError         the right call at the wrong time, such as tell before ask (also a RuntimeError)
     ├── ObjectiveError     the objective looks broken: a bug, not a bad point
     ├── SnapshotError      a saved file is damaged, foreign or from a newer version
+    ├── RunError           a run directory cannot be used: in use, of another problem, or damaged
     └── MissingExtra       an optional dependency is not installed (also an ImportError)
 
     Infeasible, Lost       not errors: an objective raises them to say what became of one evaluation
@@ -36,6 +37,10 @@ class ObjectiveError(FmnesError):
 
 class SnapshotError(FmnesError):
     """A saved file cannot be used: damaged, not ours, or written by a newer version."""
+
+
+class RunError(FmnesError):
+    """A run directory cannot be used: in use, of another problem, or damaged."""
 
 
 class MissingExtra(FmnesError, ImportError):

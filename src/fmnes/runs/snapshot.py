@@ -7,12 +7,10 @@ whatever is wrong with the file is a SnapshotError.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import math
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
+from fmnes.runs.atomic import atomic_write
 
 FORMAT = "fmnes-snapshot"
 VERSION = 1
@@ -30,36 +29,31 @@ _MAX_METADATA_BYTES = 16 * 2**20
 Arrays = dict[str, NDArray[Any]]
 
 
-def write_snapshot(path: str | os.PathLike[str], metadata: dict[str, Any], arrays: Arrays) -> None:
-    """`metadata` must be JSON data without NaN or infinity; `arrays` of numbers or booleans."""
-    path = Path(path)
-    header = {"format": FORMAT, "version": VERSION, "numpy": np.__version__, **metadata}
-    text = json.dumps(header, allow_nan=False).encode()
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr(_METADATA, text)
-                for name, array in arrays.items():
-                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                        np.lib.format.write_array(
-                            member, np.asarray(array), version=(1, 0), allow_pickle=False
-                        )
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+def write_snapshot(
+    path: str | os.PathLike[str], metadata: dict[str, Any], arrays: Arrays, *, keep: Path | None = None
+) -> None:
+    """`metadata` must be JSON data without NaN or infinity; `arrays` of numbers or booleans.
+
+    With `keep`, the snapshot that was at `path` before is kept under that name.
+    """
+    # The zip directory has no checksum of its own, so the names in it are repeated where there is one.
+    header = {"format": FORMAT, "version": VERSION, "numpy": np.__version__, "arrays": list(arrays)}
+    text = json.dumps({**metadata, **header}, allow_nan=False).encode()
+    with (
+        atomic_write(Path(path), keep=keep) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        archive.writestr(_METADATA, text)
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), version=(1, 0), allow_pickle=False)
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     path = Path(path)
     try:
-        with zipfile.ZipFile(path) as archive:
-            return _read(archive)
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            return _read(archive, os.fstat(file.fileno()).st_size)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from None
     except FileNotFoundError:
@@ -71,12 +65,14 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]
         ) from None
 
 
-def _read(archive: zipfile.ZipFile) -> tuple[dict[str, Any], Arrays]:
+def _read(archive: zipfile.ZipFile, size: int) -> tuple[dict[str, Any], Arrays]:
     members = archive.infolist()
     for member in members:
         # Stored, not compressed: then what is read is never larger than the file, and no bomb can hide in it.
         if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
             raise SnapshotError(f"found a compressed member {member.filename!r}, wanted none")
+    if sum(member.file_size for member in members) > size:
+        raise SnapshotError("found members that overlap")
     names = [member.filename for member in members]
     if len(set(names)) != len(names) or _METADATA not in names:
         raise SnapshotError(f"found members {names[:5]}, wanted a {FORMAT}")
@@ -90,6 +86,8 @@ def _read(archive: zipfile.ZipFile) -> tuple[dict[str, Any], Arrays]:
         raise SnapshotError(
             f"found version {version!r}, wanted at most {VERSION}: a newer fmnes wrote it; upgrade"
         )
+    if metadata.get("arrays") != [n.removesuffix(".npy") for n in names if n != _METADATA]:
+        raise SnapshotError("found other arrays than it was written with")
     arrays = {
         name.removesuffix(".npy"): _read_array(archive.read(name), name)
         for name in names
@@ -110,12 +108,3 @@ def _read_array(raw: bytes, name: str) -> NDArray[Any]:
         raise SnapshotError(f"found shape {shape} in {name!r}, which does not fit its {len(data)} bytes")
     array = np.frombuffer(data, dtype=dtype).reshape(shape, order="F" if fortran else "C")
     return np.array(array)  # a copy that owns its memory and can be written to
-
-
-def _sync_directory(directory: Path) -> None:
-    """The rename itself must reach the disk too."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

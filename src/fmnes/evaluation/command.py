@@ -1,0 +1,282 @@
+"""External programs as objectives: a point goes in as arguments or JSON, a number comes out.
+
+`Command` holds the settings and the protocol; `answer.py` reads what a program says, `programs.py` keeps some
+of them running, and `program.py` runs one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fmnes.arguments import check_number
+from fmnes.errors import ArgumentError, Infeasible, Lost, nearest
+from fmnes.evaluation.answer import printable, read_answer, read_results, signal_name
+from fmnes.evaluation.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
+from fmnes.evaluation.program import PARAMS, RESULTS, Ending
+from fmnes.evaluation.serial import Task
+
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_FILES = {"params": PARAMS, "results": RESULTS}
+
+
+@dataclass(frozen=True)
+class Command:
+    """An external program as objective, never run through a shell.
+
+        fmnes.minimize(fmnes.Command(["./simulate", "{params}"], timeout=60), x0, sigma0)
+
+    **In.** `argv` is a list: the program and its arguments. In these `{x0}`, `{x1}`, … (or `{name}` for each
+    of `names`) stand for the coordinates, `{params}` for the path of a JSON file with the point, `{results}`
+    for that of a file the program may write, `{here}` for the directory we are in now, and `{{` and `}}` for
+    braces. Standard input is the JSON, too: {"x": [...], "params": {name: value}, "generation", "slot", ...}.
+    The program runs in a fresh directory each time: write "{here}/model.py" for a file of yours.
+
+    **Out.** The results file if there is one, else the last line printed that is not empty: a number;
+    {"f": number}, {"value": number} or {"fail": "reason"}; or the word FAIL, perhaps with a reason.
+
+    **Failed** is a run that says so, gives no finite number, exits with a code not in `success_exit_codes`,
+    dies of a signal or takes more than `timeout` seconds. **Lost** (not the point's fault: it is tried again)
+    is one that exits with one of `lost_exit_codes`.
+
+    `keep` tells which directories stay for you to look at, at most `max_kept`, below `directory` (by default
+    where the system has its temporary files). `environment` adds to ours; None removes a variable. `here` is
+    the current directory unless given; a relative path of the program starts there.
+    """
+
+    argv: Sequence[str]
+    _: KW_ONLY
+    names: Sequence[str] | None = None
+    timeout: float | None = None
+    lost_exit_codes: Sequence[int] = (75,)  # EX_TEMPFAIL of sysexits.h
+    keep: Literal["failed", "all", "none"] = "failed"
+    max_kept: int = 100
+    directory: str | os.PathLike[str] | None = None
+    environment: Mapping[str, str | None] | None = field(default=None, repr=False, hash=False)  # secrets
+    success_exit_codes: Sequence[int] = (0,)
+    here: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        def settle(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        settle("argv", _strings("argv", self.argv))
+        settle("names", None if self.names is None else _strings("names", self.names))
+        settle("timeout", check_number("timeout", self.timeout, above=0))
+        settle("max_kept", check_number("max_kept", self.max_kept, above=-1, whole=True) or 0)
+        settle("here", os.path.abspath(self.here or "."))
+        settle("directory", None if self.directory is None else os.path.abspath(self.directory))
+        settle("environment", dict(self.environment or {}))
+        settle("lost_exit_codes", _codes("lost_exit_codes", self.lost_exit_codes))
+        settle("success_exit_codes", _codes("success_exit_codes", self.success_exit_codes))
+        for name, value in (self.environment or {}).items():
+            if "=" in _strings("environment", [name, *([value] if value else [])])[0]:
+                raise ArgumentError(f"environment: found {name!r}, wanted a name without '='")
+        names = self.names or ()
+        if len(set(names)) < len(names) or {"params", "results", "here"} & set(names):
+            raise ArgumentError(f"names: found {names}, wanted one for each; params, results, here are taken")
+        if self.keep not in ("failed", "all", "none"):
+            raise ArgumentError(f"keep: found {self.keep!r}, wanted 'failed', 'all' or 'none'")
+        both = set(self.lost_exit_codes) & set(self.success_exit_codes)
+        if both:
+            raise ArgumentError(f"lost_exit_codes: found {both}, which are success_exit_codes as well")
+        if not self.argv:
+            raise ArgumentError("argv: found an empty list, wanted the program and its arguments")
+        for element in self.argv:
+            _fill(element, lambda name: str(name in _FILES or name == "here" or self._coordinate(name)))
+
+    def __call__(self, x: ArrayLike) -> float:
+        """The value at x. Raises `fmnes.Infeasible` or `fmnes.Lost`, with the details as a note."""
+        point = np.asarray(x, dtype=float).reshape(-1)
+        if not np.isfinite(point).all():
+            raise ArgumentError(f"x: found {point}, wanted finite numbers")
+        outcome = self.run(Task(point, 0, 0))
+        if outcome.status == "value":
+            return outcome.value
+        error = (Lost if outcome.status == "lost" else Infeasible)(outcome.reason)
+        error.add_note(outcome.detail)
+        raise error
+
+    def run(self, task: Task, deadline: float | None = None) -> Outcome:
+        from fmnes.evaluation.programs import CommandEvaluator  # which knows this class
+
+        evaluator = CommandEvaluator(self)
+        try:
+            for _, outcome in evaluator([task], deadline):
+                return outcome
+            return lost("stopped at the deadline")
+        finally:
+            evaluator.close()
+
+    def check(self, d: int | None = None) -> None:
+        """Raises ArgumentError if it cannot run, or not with points of d coordinates."""
+        if d is not None:
+            self.arguments(np.zeros(d).tolist(), Path())
+        name = self.argv[0]
+        path = self.program
+        if os.sep not in path or not os.path.exists(path):
+            beside = os.sep not in name and os.path.exists(os.path.join(str(self.here), name))
+            hint = f"; did you mean './{name}'?" if beside else ""
+            raise ArgumentError(f"argv: found no program {name!r}{hint}")
+        if os.path.isdir(path):
+            raise ArgumentError(f"argv: found the directory {name!r}, wanted a program")
+        if not os.access(path, os.X_OK):
+            raise ArgumentError(
+                f"argv: found {name!r}, which is not executable; run chmod +x on it, or put its interpreter "
+                f"first: ['python', '{{here}}/{os.path.basename(name)}', ...]"
+            )
+        with suppress(PermissionError), open(path, "rb") as file:  # a binary need not be readable
+            first = file.readline(256)
+            interpreter = re.split(r"[ \t\n]", first[2:].decode(errors="replace").lstrip(" \t"))[0]
+            if first.startswith(b"#!") and not os.access(os.path.join(str(self.here), interpreter), os.X_OK):
+                windows = " (it ends in \\r: save the file with Unix line ends)" * interpreter.endswith("\r")
+                raise ArgumentError(
+                    f"argv: found {name!r}, whose interpreter {interpreter!r} is missing{windows}"
+                )
+        place = Path(self.directory or tempfile.gettempdir())
+        place = place if place.exists() else place.parent
+        if not place.is_dir() or not os.access(place, os.W_OK):
+            raise ArgumentError(f"directory: found {str(place)!r}, wanted a directory we may write to")
+
+    @property
+    def program(self) -> str:
+        """The path of the program, absolute because it does not run here."""
+
+        def only_here(name: str) -> str:
+            if name != "here":
+                raise ArgumentError(
+                    f"argv: found {{{name}}} in the program's name, wanted it among the arguments"
+                )
+            return str(self.here)
+
+        name = _fill(self.argv[0], only_here)
+        if os.sep not in name:
+            name = shutil.which(name, path=(self.environment or {}).get("PATH")) or name
+        return os.path.join(str(self.here), name.removeprefix("./")) if os.sep in name else name
+
+    def arguments(self, x: list[float], directory: Path) -> list[str]:
+        """argv for one point."""
+        if self.names is not None and len(x) != len(self.names):
+            raise ArgumentError(f"names: found {len(self.names)} for a point of {len(x)} coordinates")
+
+        def value(name: str) -> str:
+            if name == "here":
+                return str(self.here)
+            if name in _FILES:
+                return str(directory / _FILES[name])
+            i = self._coordinate(name)
+            if i >= len(x):
+                raise ArgumentError(
+                    f"argv: found {{{name}}}, but points have {len(x)} coordinates, from x0 on"
+                )
+            return repr(x[i])
+
+        return [self.program, *(_fill(element, value) for element in self.argv[1:])]
+
+    def params(self, task: Task) -> str:
+        """The JSON for one point; numbers keep all their digits."""
+        x = task.x.tolist()
+        named = {} if self.names is None else {"params": dict(zip(self.names, x, strict=True))}
+        return json.dumps({"x": x, **named, **{k: v for k, v in task._asdict().items() if k != "x"}}) + "\n"
+
+    def outcome(self, ending: Ending, directory: Path) -> Outcome:
+        """What came of a run."""
+        detail = printable((ending.stderr.strip() or ending.stdout.strip())[-DETAIL_LIMIT:], "\n\t")
+        code = ending.code
+        if ending.timed_out:
+            return infeasible(f"timed out after {self.timeout:g} s", fault="timeout", detail=detail)
+        if code is None:
+            return lost("its exit code was taken by another part of this process", detail=detail)
+        if code < 0:
+            hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+            return infeasible(f"died: {signal_name(-code)}{hint}", fault=signal_name(-code), detail=detail)
+        if code in self.lost_exit_codes:
+            return lost(f"exited with code {code}", detail=detail)
+        text = read_results(directory) if any("{results}" in element for element in self.argv) else None
+        source = "printed" if text is None else "wrote"
+        answer = None if text is None else read_answer(text)
+        last = (ending.stdout if text is None else text).strip().splitlines()[-1:]
+        if answer is None and last:
+            answer = read_answer(last[0])
+        # A program may well say FAIL and exit with an error: that is its answer, in its own words.
+        if isinstance(answer, Outcome):
+            return replace(answer, detail=detail)
+        if code not in self.success_exit_codes:
+            hint = f" (a shell's word for {signal_name(code - 128)})" if code > 128 else ""
+            reason = f"exited with code {code}{hint}"
+            return infeasible(reason, fault=f"exit {code}", detail=detail + self._hint())
+        if answer is None:
+            found = f"last line: {printable(last[0].strip()[:200])!r}" if last else "nothing at all"
+            return infeasible(f"{source} no number; {found}", fault="garbled output", detail=detail)
+        outcome = from_number(answer)
+        return outcome if outcome.status == "value" else replace(outcome, detail=detail)
+
+    def _hint(self) -> str:
+        """The mistake everybody makes once: a relative path, for a program that runs elsewhere."""
+        for element in self.argv[1:]:
+            if not os.path.isabs(element) and os.path.isfile(os.path.join(str(self.here), element)):
+                return f"\n{element!r} is a file in {self.here}, not where it ran; write '{{here}}/{element}'"
+        return ""
+
+    def _coordinate(self, name: str) -> int:
+        if self.names is not None and name in self.names:
+            return self.names.index(name)
+        index = re.fullmatch(r"x(\d{1,9})", name)
+        if self.names is None and index:
+            return int(index[1])
+        points = self.names if self.names is not None else ("x0", "x1")
+        raise ArgumentError(
+            f"argv: found the unknown placeholder {{{name}}}{nearest(name, (*_FILES, 'here', *points))} "
+            "(for a brace itself, write it twice)"
+        )
+
+
+def _strings(argument: str, found: Any) -> tuple[str, ...]:
+    if isinstance(found, (str, bytes)):
+        raise ArgumentError(
+            f"{argument}: found one string, wanted a list such as {str(found).split()} (there is no shell to "
+            "split it)"
+        )
+    try:
+        strings = tuple(os.fspath(element) for element in found)
+    except TypeError:
+        raise ArgumentError(f"{argument}: found {found!r}, wanted a list of strings") from None
+    for element in strings:
+        if not isinstance(element, str) or "\0" in element or (not element and argument != "argv"):
+            raise ArgumentError(f"{argument}: found {element!r}, wanted text")
+    return strings
+
+
+def _codes(argument: str, found: Any) -> tuple[int, ...]:
+    try:
+        codes = tuple(found)
+    except TypeError:
+        codes = (None,)
+    if any(type(code) is not int or not 0 <= code <= 255 for code in codes):
+        raise ArgumentError(f"{argument}: found {found!r}, wanted a list of exit codes from 0 to 255")
+    return codes
+
+
+def _fill(template: str, value: Callable[[str], str]) -> str:
+    """The template with each {name} replaced by value(name), once and literally."""
+
+    def one(match: re.Match[str]) -> str:
+        if match[0] in ("{{", "}}"):
+            return match[0][0]
+        if match[1] is None:
+            raise ArgumentError(f"argv: found a lonely {match[0]!r} in {template!r}, wanted it doubled")
+        return value(match[1])
+
+    return _BRACES.sub(one, template)

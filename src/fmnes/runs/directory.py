@@ -1,0 +1,244 @@
+"""A run directory: everything a run leaves on disk, and the order in which it may be written.
+
+    config.json               what the run was asked to do; written last at creation, so it says "complete"
+    lock                      held by the process that runs it
+    evaluations.sqlite        the evaluation log
+    snapshot.npz              the optimizer at the beginning of a generation
+    snapshot.previous.npz     the one before, should the last be damaged
+    result.json               there when the run has ended
+
+A process may be killed at any moment: each file is replaced as a whole, and what it was writing is cleared
+away by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import warnings
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from fmnes.errors import ArgumentError, RunError, SnapshotError, UsageError
+from fmnes.runs.atomic import atomic_write, sync_directory, unfinished
+from fmnes.runs.lock import RunLock, holder
+from fmnes.runs.log import Durability, EvaluationLog
+from fmnes.runs.snapshot import Arrays, read_snapshot, write_snapshot
+
+FORMAT = "fmnes-run"
+VERSION = 1
+CONFIG, RESULT, LOCK, LOG = "config.json", "result.json", "lock", "evaluations.sqlite"
+SNAPSHOT, PREVIOUS = "snapshot.npz", "snapshot.previous.npz"
+
+_LOG_FILES = {LOG, f"{LOG}-wal", f"{LOG}-shm", f"{LOG}-journal"}
+_MAX_JSON_BYTES = 256 * 2**20
+
+
+class RunDirectory:
+    """Made by `create` or `open`. A context manager; until it is closed no other process gets in."""
+
+    def __init__(self, path: Path, lock: RunLock | None, config: dict[str, Any], log: EvaluationLog) -> None:
+        self.path = path
+        self.config = config
+        self.log = log
+        self._lock = lock
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], config: dict[str, Any], *, durability: Durability = "auto"
+    ) -> RunDirectory:
+        """A new run at `path`, which must not exist or be empty; `config` is JSON data without NaN or inf."""
+        path = Path(path)
+        config = _plain("config", config)
+        try:
+            if not path.is_dir():
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)  # unless it is a file
+                sync_directory(path.parent)
+            _refuse_used(path)
+        except FileExistsError:
+            raise RunError(f"{path}: found a file, wanted a directory or nothing") from None
+        except OSError as error:
+            raise RunError(f"{path}: the run directory cannot be made ({error})") from None
+        with contextlib.ExitStack() as undo:
+            lock = RunLock(path / LOCK)
+            undo.callback(lock.release)
+            _refuse_used(path)  # again: another process may have been quicker
+            # Without a config no run has begun: these are the remains of a creation that was killed.
+            _remove(*unfinished(path / CONFIG), *(path / name for name in _LOG_FILES))
+            log = EvaluationLog(path / LOG, durability)
+            undo.callback(log.close)
+            _write_json(path / CONFIG, config)
+            undo.pop_all()
+        return cls(path, lock, config, log)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], *, read_only: bool = False, durability: Durability = "auto"
+    ) -> RunDirectory:
+        """The run at `path`; with `read_only` without the lock, so even while it is running."""
+        path = Path(path)
+        try:
+            names = os.listdir(path)
+        except OSError as error:
+            raise RunError(f"{path}: found {error.strerror!r}, wanted a run directory") from None
+        if CONFIG not in names:
+            raise RunError(f"{path}: found no {CONFIG} in it, wanted a run directory")
+        with contextlib.ExitStack() as undo:
+            lock = None
+            if not read_only:
+                lock = RunLock(path / LOCK)
+                undo.callback(lock.release)
+                for name in (CONFIG, RESULT, SNAPSHOT, PREVIOUS):
+                    _remove(*unfinished(path / name))
+            config = _read_json(path / CONFIG)
+            if LOG not in names:
+                raise RunError(f"{path}: found no {LOG}, which belongs to every run; wanted it back")
+            log = EvaluationLog(path / LOG, durability, read_only=read_only)
+            undo.pop_all()
+        return cls(path, lock, config, log)
+
+    def write_snapshot(self, metadata: dict[str, Any], arrays: Arrays) -> None:
+        """The last one becomes the previous one. At every moment there is a good one on disk."""
+        self._check_writable()
+        try:
+            write_snapshot(self.path / SNAPSHOT, metadata, arrays, keep=self.path / PREVIOUS)
+        except OSError as error:
+            raise RunError(f"{self.path / SNAPSHOT}: could not be written ({error})") from error
+
+    def read_snapshot(self) -> tuple[dict[str, Any], Arrays] | None:
+        """The last good snapshot, or None if the run has not come to its first one.
+
+        Warns if that is not the last one: the evaluations since then are in the log, so nothing is lost.
+        """
+        last, previous = self.path / SNAPSHOT, self.path / PREVIOUS
+        if not last.exists() and not previous.exists():
+            return None
+        try:
+            return read_snapshot(last)
+        except SnapshotError as error:
+            problem = error
+        try:
+            snapshot = read_snapshot(previous)
+        except SnapshotError as error:
+            raise RunError(f"{problem}; and of the one before: {error}") from None
+        warnings.warn(f"{problem}; going on from the one before", RuntimeWarning, stacklevel=2)
+        return snapshot
+
+    def update_config(self, config: dict[str, Any]) -> None:
+        """Say anew what the run is asked to do, such as a larger budget."""
+        self._check_writable()
+        config = _plain("config", config)
+        _write_json(self.path / CONFIG, config)
+        self.config = config
+
+    def finish(self, result: dict[str, Any] | None) -> None:
+        """Leave the result, JSON data without NaN or inf; None takes it back, for a run that goes on."""
+        self._check_writable()
+        if result is not None:
+            return _write_json(self.path / RESULT, _plain("result", result))
+        try:
+            (self.path / RESULT).unlink(missing_ok=True)
+            sync_directory(self.path)
+        except OSError as error:
+            raise RunError(f"{self.path / RESULT}: could not be removed ({error})") from error
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What `finish` left, or None."""
+        return _read_json(self.path / RESULT) if (self.path / RESULT).exists() else None
+
+    @property
+    def in_use_by(self) -> str | None:
+        """Who is running it now, such as "process 17 on node3", or None."""
+        return holder(self.path / LOCK)
+
+    def _check_writable(self) -> None:
+        if self._lock is None:
+            raise UsageError(
+                f"{self.path}: found a run directory opened read-only, or closed; wanted it open"
+            )
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        self.log.close()
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _refuse_used(path: Path) -> None:
+    names = set(os.listdir(path))
+    if CONFIG in names:
+        raise RunError(
+            f"{path}: found a run in this directory, wanted a new or empty one; fmnes.resume goes on with it"
+        )
+    foreign = sorted(names - _LOG_FILES - {LOCK} - {leftover.name for leftover in unfinished(path / CONFIG)})
+    if foreign:
+        raise RunError(
+            f"{path}: found {', '.join(foreign[:3])}{', ...' if foreign[3:] else ''} in it, wanted a new or "
+            "empty directory"
+        )
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _plain(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    """The data as it will be read back: tuples as lists, keys as strings."""
+    try:
+        plain = json.loads(json.dumps(data, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ArgumentError(f"{name}: found {error}; wanted JSON data without NaN or infinity") from None
+    if not isinstance(plain, dict):
+        raise ArgumentError(f"{name}: found {type(data).__name__}, wanted a dict")
+    return plain
+
+
+def _write_json(path: Path, data: dict[str, Any]) -> None:
+    envelope = {"format": FORMAT, "version": VERSION, "checksum": _checksum(data), "data": data}
+    try:
+        with atomic_write(path) as file:
+            file.write(json.dumps(envelope, indent=2, allow_nan=False).encode())
+    except OSError as error:
+        raise RunError(f"{path}: could not be written ({error})") from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MAX_JSON_BYTES:
+            raise RunError("found a file of unreasonable size")
+        return _unwrap(json.loads(path.read_bytes().decode()))
+    except RunError as error:
+        raise RunError(f"{path}: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunError(f"{path}: found a damaged or foreign file ({error}), wanted a {FORMAT}") from None
+
+
+def _unwrap(envelope: Any) -> dict[str, Any]:
+    if not isinstance(envelope, dict) or envelope.get("format") != FORMAT:
+        raise RunError(f"found another format, wanted a {FORMAT}")
+    version = envelope.get("version")
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise RunError(
+            f"found version {version!r}, wanted at most {VERSION}: a newer fmnes wrote it; upgrade"
+        )
+    data = envelope.get("data")
+    if not isinstance(data, dict) or envelope.get("checksum") != _checksum(data):
+        raise RunError("found data that does not fit its checksum: damaged, or edited by hand")
+    return data
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return blake2b(text.encode(), digest_size=8).hexdigest()

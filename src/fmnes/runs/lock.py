@@ -1,0 +1,128 @@
+"""One process at a time: a lock of the operating system, which no crash can leave behind.
+
+What counts is the lock on the open file, never that the file exists; who holds it is written inside, for the
+message to the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import socket
+import sys
+import time
+import weakref
+from pathlib import Path
+
+from fmnes.errors import RunError
+
+#: A killed process gives its lock back only when the system has taken its memory apart, so wait a little.
+PATIENCE_SECONDS = 0.5
+
+_BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int, shared: bool = False) -> None:
+        # One byte far behind the text: locked bytes cannot be read by others there.
+        os.lseek(descriptor, 2**30, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int, shared: bool = False) -> None:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+
+
+class RunLock:
+    """Holds `path` locked from construction until `release`, or until this process ends in any way."""
+
+    def __init__(self, path: str | os.PathLike[str], patience: float = PATIENCE_SECONDS) -> None:
+        self._path = Path(path)
+        self._descriptor: int | None = None
+        try:
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+            self._descriptor = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise RunError(
+                f"{self._path}: the lock file cannot be opened ({error.strerror}); wanted a run directory "
+                "that this process may write to"
+            ) from None
+        try:
+            self._acquire(self._descriptor, patience)
+        except BaseException:
+            self.release()
+            raise
+        # Only a courtesy to the next one: a full disk must not keep a run from being resumed.
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.write(self._descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        _held.add(self)
+
+    def _acquire(self, descriptor: int, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                return _try_lock(descriptor)
+            except OSError as error:
+                if error.errno not in _BUSY:
+                    raise RunError(
+                        f"{self._path}: this file system gives no lock ({error.strerror}); wanted one on "
+                        "which a run can be kept to one process"
+                    ) from None
+            if time.monotonic() >= deadline:
+                raise RunError(
+                    f"{self._path.parent}: in use by {_written_in(descriptor)}; wait for it to end, or "
+                    "choose another directory"
+                )
+            time.sleep(0.05)
+
+    def release(self) -> None:
+        """Safe to call twice. In a forked child it lets go of the child's share only."""
+        _held.discard(self)
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def holder(path: str | os.PathLike[str]) -> str | None:
+    """Who holds the lock, such as "process 17 on node3", or None. Only a glance: it may change at once."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        _try_lock(descriptor, shared=True)
+    except OSError as error:
+        return _written_in(descriptor) if error.errno in _BUSY else None
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _written_in(descriptor: int) -> str:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    text = os.read(descriptor, 300).decode("utf-8", "replace")
+    found = re.fullmatch(r"(\d{1,10}) ([\w.-]{1,255})\n", text)
+    return f"process {found[1]} on {found[2]}" if found else "another process"
+
+
+_held: weakref.WeakSet[RunLock] = weakref.WeakSet()
+
+
+def _release_all() -> None:
+    for lock in list(_held):
+        lock.release()
+
+
+# A forked child shares the open file and with it the lock, which would then outlive a killed parent.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_release_all)

@@ -1,0 +1,299 @@
+"""The evaluation log: one row in SQLite for each finished evaluation, on disk before it is counted.
+
+One process writes, others may read meanwhile. A process killed at any moment loses nothing that `record` has
+returned from; nor does a power cut with durability "full", and at most the last rows with "normal".
+Read with suspicion: the file must be whole and of our shape, each row carries a checksum, and whatever is
+wrong is a RunError. Only SQLite's own unfinished tail (a torn last write) is dropped without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fmnes.errors import RunError
+from fmnes.evaluation.outcome import Outcome
+from fmnes.result import Failure, Vector
+from fmnes.runs.atomic import on_network
+from fmnes.runs.ledger import Ledger
+
+APPLICATION_ID = 0x464D4E53  # "FMNS"
+VERSION = 1
+#: Longer points are not stored, only their hash: they follow from the snapshot and would fill the disk.
+MAX_STORED_DIMENSION = 10_000
+#: Mean seconds an evaluation from which on durability "auto" pays for a sync of each row (about 3 ms).
+SLOW_SECONDS = 0.1
+
+# f is a blob because SQLite has no NaN and no -0.0.
+_SCHEMA = """CREATE TABLE evaluations (
+  restart INTEGER NOT NULL, generation INTEGER NOT NULL, slot INTEGER NOT NULL,
+  redraw INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  status TEXT NOT NULL, f BLOB NOT NULL,
+  reason TEXT NOT NULL, fault TEXT NOT NULL, detail TEXT NOT NULL, worker TEXT NOT NULL,
+  started REAL NOT NULL, duration REAL NOT NULL, x_hash INTEGER NOT NULL, checksum INTEGER NOT NULL, x BLOB,
+  PRIMARY KEY (restart, generation, slot, redraw, attempt)
+) WITHOUT ROWID"""
+_KEY = "restart, generation, slot, redraw, attempt"
+_COLUMNS = f"{_KEY}, status, f, reason, fault, detail, worker, started, duration, x_hash, checksum"
+_TYPES = (int, int, int, int, int, str, bytes, str, str, str, str, float, float, int, int)
+_INSERT = f"INSERT INTO evaluations ({_COLUMNS}, x) VALUES ({', '.join('?' * (len(_TYPES) + 1))})"
+_Key = tuple[int, ...]
+Durability = Literal["normal", "full", "auto"]
+
+
+class Key(NamedTuple):
+    """The name of one evaluation."""
+
+    restart: int
+    generation: int
+    slot: int
+    redraw: int = 0
+    attempt: int = 0
+
+
+class Logged(NamedTuple):
+    """One finished evaluation, as read."""
+
+    key: Key
+    outcome: Outcome
+    worker: str
+    started: float  # seconds since the epoch
+    duration: float  # seconds
+    x_hash: int
+    x: Vector | None  # None where it was not asked for, or too long to be stored
+
+
+class Summary(NamedTuple):
+    """The log at a glance."""
+
+    evaluations: int  # lost attempts included
+    statuses: dict[str, int]
+    reasons: dict[str, dict[str, int]]
+    """For "infeasible" and "lost": how many for each reason, most frequent first."""
+    started: float | None
+    """When the first evaluation began, in seconds since the epoch; None while there is none."""
+    ended: float | None
+    best: Logged | None
+    """The lowest value; the first in the order of the keys if there are several."""
+
+
+class EvaluationLog:
+    """The log at `path`, created if it is not there; `read_only` may be opened beside the one writer."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], durability: Durability = "normal", *, read_only: bool = False
+    ) -> None:
+        self.path = Path(path)
+        self.safe_mode = on_network(self.path)
+        """On a network file system: the slower journal that works there, and a sync of each row."""
+        self._durability, self._read_only = durability, read_only
+        self._seconds, self._rows = 0.0, 0
+        new = not read_only and not self.path.exists()
+        with self._reading():
+            try:
+                self._open("ro" if read_only else "rwc" if new else "rw")
+            except sqlite3.OperationalError as error:
+                if not read_only or "readonly" not in str(error):
+                    raise
+                self._open("rw")  # a writer was killed half-way, and what it began must be undone to be read
+
+    # -- writing ------------------------------------------------------------------------------------------
+
+    def record(
+        self, key: _Key, outcome: Outcome, x: Vector, started: float, duration: float, worker: str = ""
+    ) -> None:
+        """Write one finished evaluation: durable when this returns, not there after a RunError."""
+        row = _encode(key, outcome, x, started, duration, worker)
+        with self._writing():
+            self._adapt(1, duration)
+            self._db.execute(_INSERT, row)
+
+    def record_many(self, rows: Iterable[tuple[_Key, Outcome, Vector, float, float]]) -> None:
+        """Write many, each the arguments of `record`: all of them or, after a RunError, none."""
+        encoded = [_encode(*row) for row in rows]
+        with self._writing():
+            self._adapt(len(encoded), sum(row[12] for row in encoded))
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(_INSERT, encoded)
+            self._db.execute("COMMIT")
+
+    def _adapt(self, rows: int, seconds: float) -> None:
+        """Durability "auto": sync each row while the evaluations are slow enough not to notice."""
+        if self._durability != "auto" or self.safe_mode:
+            return
+        was_slow = self._seconds > SLOW_SECONDS * self._rows
+        self._seconds += seconds
+        self._rows += rows
+        is_slow = self._seconds > SLOW_SECONDS * self._rows
+        if is_slow != was_slow:
+            self._db.execute(f"PRAGMA synchronous={'FULL' if is_slow else 'NORMAL'}")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:  # Ctrl-C too: a transaction left open would swallow what comes next
+            with contextlib.suppress(sqlite3.Error):
+                self._db.rollback()
+            if isinstance(error, sqlite3.Error):
+                raise RunError(f"{self.path}: an evaluation could not be written ({error})") from error
+            raise
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def find(self, restart: int, generation: int) -> dict[tuple[int, int], list[tuple[int, Outcome, int]]]:
+        """What is known of one generation: (attempt, outcome, x_hash) of each (slot, redraw), in order."""
+        found: dict[tuple[int, int], list[tuple[int, Outcome, int]]] = {}
+        for row in self._select("WHERE restart = ? AND generation = ?", (int(restart), int(generation))):
+            attempts = found.setdefault((row.key.slot, row.key.redraw), [])
+            attempts.append((row.key.attempt, row.outcome, row.x_hash))
+        return found
+
+    def infeasible(self, before: tuple[int, int] | None = None) -> Iterator[Logged]:
+        """The failed evaluations in the order of their keys: all, or those before a (restart, generation)."""
+        where = "WHERE status <> 'value' AND (restart, generation) < (?, ?)"  # a damaged status too
+        rows = self._select(where, before or (2**62, 0), x="x")
+        return (row for row in rows if row.outcome.status == "infeasible")
+
+    def failures(self, before: tuple[int, int] | None = None) -> list[Failure]:
+        """The same by reason, most frequent first. Points that were too long to be stored have length 0."""
+        ledger = Ledger()
+        for row in self.infeasible(before):
+            ledger.add(row.outcome, np.empty(0) if row.x is None else row.x)
+        return ledger.failures()
+
+    def summary(self) -> Summary:
+        statuses: Counter[str] = Counter()
+        reasons: dict[str, Counter[str]] = {"infeasible": Counter(), "lost": Counter()}
+        started, ended = np.inf, -np.inf
+        best: Logged | None = None
+        for row in self._select():
+            statuses[row.outcome.status] += 1
+            started, ended = min(started, row.started), max(ended, row.started + row.duration)
+            if row.outcome.status != "value":
+                reasons[row.outcome.status][row.outcome.reason] += 1
+            elif best is None or row.outcome.value < best.outcome.value:
+                best = row
+        if best is not None:
+            best = next(self._select(f"WHERE ({_KEY}) = (?, ?, ?, ?, ?)", best.key, x="x"), best)
+        by_reason = {status: dict(counts.most_common()) for status, counts in reasons.items()}
+        first, last = (started, ended) if statuses else (None, None)
+        return Summary(statuses.total(), dict(statuses), by_reason, first, last, best)
+
+    def _select(self, where: str = "", parameters: _Key = (), x: str = "NULL") -> Iterator[Logged]:
+        query = f"SELECT {_COLUMNS}, {x} FROM evaluations {where} ORDER BY {_KEY}"
+        with self._reading():
+            for row in self._db.execute(query, parameters):
+                yield _decode(row)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except RunError as error:
+            raise RunError(f"{self.path}: {error}") from None
+        except Exception as error:  # a damaged file makes SQLite and its binding raise nearly anything
+            found = f"{type(error).__name__}: {error}"
+            raise RunError(f"{self.path}: cannot be used as an evaluation log ({found})") from None
+
+    # -- the file -----------------------------------------------------------------------------------------
+
+    def _open(self, mode: Literal["ro", "rw", "rwc"]) -> None:
+        uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+        # Autocommit: each insert is its own transaction. Waiting is for readers in safe mode.
+        self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30)
+        try:
+            if mode != "rwc":
+                self._check()
+            if not self._read_only:
+                self._prepare_writing()
+            if mode == "rwc":
+                script = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {_SCHEMA}"
+                # At the end into the file itself, so that an empty one is known to be damaged.
+                self._db.executescript(f"BEGIN; {script}; COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare_writing(self) -> None:
+        # Where WAL cannot work SQLite stays with DELETE and says so.
+        wanted = "DELETE" if self.safe_mode else "WAL"
+        self.safe_mode = self._db.execute(f"PRAGMA journal_mode={wanted}").fetchone()[0] != "wal"
+        full = self.safe_mode or self._durability == "full"
+        self._db.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
+        self._db.execute("PRAGMA wal_autocheckpoint=4000")  # pages: a checkpoint syncs twice, so seldom
+
+    def _check(self) -> None:
+        for pragma in ("trusted_schema=OFF", "cell_size_check=ON", f"query_only={self._read_only:d}"):
+            self._db.execute(f"PRAGMA {pragma}")
+        (found,) = self._db.execute("PRAGMA application_id").fetchone()
+        if found != APPLICATION_ID:
+            raise RunError(f"found the database of another program (id {found}), wanted an evaluation log")
+        (found,) = self._db.execute("PRAGMA user_version").fetchone()
+        if not 1 <= found <= VERSION:
+            raise RunError(f"found version {found}, wanted {VERSION}: a newer fmnes wrote it; upgrade")
+        # To the letter: no other columns, and no trigger or view that would run at our queries.
+        schema = self._db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+        if schema != [("table", "evaluations", _SCHEMA)]:
+            raise RunError("found other tables or columns than an evaluation log has")
+        (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise RunError(f"found a damaged evaluation log ({' '.join(str(found).split())})")
+
+    def close(self) -> None:
+        """Safe to call twice. Leaves one file that can be read anywhere, unless a reader is in the way."""
+        with contextlib.suppress(sqlite3.Error):
+            if not self._read_only:
+                self._db.executescript("PRAGMA busy_timeout=0; PRAGMA journal_mode=DELETE")
+        self._db.close()
+
+
+def x_hash(x: Vector) -> int:
+    """64 bits of a point: tells whether a replayed point is the one that was evaluated."""
+    digest = blake2b(np.asarray(x, dtype="<f8").tobytes(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def _encode(
+    key: _Key, outcome: Outcome, x: Vector, started: float, duration: float, worker: str = ""
+) -> tuple[Any, ...]:
+    words = (outcome.reason, outcome.fault, outcome.detail, worker)
+    # Lone surrogates (a program's output that was no text) cannot be stored.
+    texts = [text.encode("utf-8", "backslashreplace").decode() for text in words]
+    f = struct.pack("<d", outcome.value)
+    times = (float(started), float(duration) + 0.0)  # no -0.0
+    row = (*map(int, key), outcome.status, f, *texts, *times, x_hash(x))
+    stored = np.asarray(x, dtype="<f8").tobytes() if np.size(x) <= MAX_STORED_DIMENSION else None
+    return *row, _checksum(row), stored
+
+
+def _checksum(row: tuple[Any, ...]) -> int:
+    """Of all but the point itself, which has its hash."""
+    *key, status, f, reason, fault, detail, worker, started, duration, x_hash = row
+    texts = [text.encode() for text in (status, reason, fault, detail, worker)]
+    numbers = struct.pack("<5q8sddq5I", *key, f, started, duration, x_hash, *map(len, texts))
+    return zlib.crc32(b"".join([numbers, *texts]))
+
+
+def _decode(row: tuple[Any, ...]) -> Logged:
+    *fields, checksum, x = row
+    key = Key(*fields[:5])
+    whole = tuple(map(type, row[:-1])) == _TYPES and checksum == _checksum(tuple(fields))
+    if not whole or fields[5] not in ("value", "infeasible", "lost"):
+        raise RunError(f"found a damaged row ({key})")
+    status, f, reason, fault, detail, worker, started, duration, hashed = fields[5:]
+    point = None if x is None else np.frombuffer(x, dtype="<f8").astype(np.float64)
+    if point is not None and x_hash(point) != hashed:
+        raise RunError(f"found a damaged point ({key})")
+    outcome = Outcome(status, struct.unpack("<d", f)[0], reason, fault, detail)
+    return Logged(key, outcome, worker, started, duration, hashed, point)

@@ -1,0 +1,16 @@
+"""driver.py TAG FAULT: keeps two programs running that do FAULT, until somebody kills it."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from fmnes.evaluation.command import Command
+from fmnes.evaluation.programs import CommandEvaluator
+from fmnes.evaluation.serial import Task
+
+tag, fault = sys.argv[1:]
+script = Path(__file__).with_name("fault.sh")
+command = Command(["/bin/sh", str(script), fault, "{x0}"], environment={"FMNES_TEST_TAG": tag}, keep="none")
+for _ in CommandEvaluator(command, workers=2)([Task(np.array([2.0]), 0, i) for i in range(100_000)]):
+    pass
