@@ -14,13 +14,16 @@ from fmnes.errors import (
     Lost,
     MissingExtra,
     ObjectiveError,
+    RunError,
     SnapshotError,
     UsageError,
 )
+from fmnes.evaluation.command import Command
 from fmnes.evaluation.outcome import LOST
 from fmnes.minimize import minimize
 from fmnes.optimizer import Optimizer
 from fmnes.result import Failure, Result, StopReason, View
+from fmnes.resume import resume
 from fmnes.strategies import CMAES, DXNESIC, FMNES, XNES, Resampling
 
 __version__ = "0.1.0"
@@ -32,6 +35,7 @@ __all__ = [
     "LOST",
     "XNES",
     "ArgumentError",
+    "Command",
     "Failure",
     "FmnesError",
     "Infeasible",
@@ -41,10 +45,12 @@ __all__ = [
     "Optimizer",
     "Resampling",
     "Result",
+    "RunError",
     "SnapshotError",
     "StopReason",
     "UsageError",
     "View",
     "minimize",
     "problems",
+    "resume",
 ]

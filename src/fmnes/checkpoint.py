@@ -51,7 +51,7 @@ def load(cls: type[Optimizer], path: str | os.PathLike[str]) -> Optimizer:
 
 def dump(opt: Optimizer) -> tuple[dict[str, Any], Arrays]:
     settings = dataclasses.asdict(opt.strategy)  # type: ignore[call-overload]
-    settings.pop("B0", None)  # the state carries it on
+    B0 = settings.pop("B0", None)
     recent = opt._recent
     metadata = {
         "kind": KIND,
@@ -73,12 +73,11 @@ def dump(opt: Optimizer) -> tuple[dict[str, Any], Arrays]:
         "recent": [recent.flat, recent.infeasible, recent.unevaluated],
     }
     arrays: Arrays = {f"state.{k}": v for k, v in opt._state._asdict().items() if v is not None}
-    arrays["sigma0"] = np.asarray(opt._sigma0 if opt._scale is None else opt._sigma0 * opt._scale)
-    arrays["sigma"] = np.asarray(opt._sigma0)
+    arrays["x0"], arrays["sigma0"] = opt._x0, np.asarray(opt._steps0, dtype=float)
+    if B0 is not None:
+        arrays["B0"] = np.asarray(B0, dtype=float)
     arrays["feasible_share"] = np.asarray(opt._feasible_share)
     arrays["recent_bests"] = np.asarray(recent.bests, dtype=float)
-    if opt._scale is not None:
-        arrays["scale"] = opt._scale
     if opt.bounds is not None:
         arrays["lower"], arrays["upper"] = opt.bounds
     if opt.best.x is not None:
@@ -93,25 +92,22 @@ def dump(opt: Optimizer) -> tuple[dict[str, Any], Arrays]:
 def restore(cls: type[Optimizer], metadata: dict[str, Any], arrays: Arrays) -> Optimizer:
     if metadata["kind"] != KIND:
         raise SnapshotError(f"kind {metadata['kind']!r}, wanted {KIND!r}")
-    method: Any = METHODS[metadata["method"]](**metadata["settings"])
+    shape = {"B0": arrays["B0"]} if "B0" in arrays else {}
+    method: Any = METHODS[metadata["method"]](**metadata["settings"], **shape)
     if metadata["max_redraws"] is not None:
         method = Resampling(method, metadata["max_redraws"])
     bounds = (arrays["lower"], arrays["upper"]) if "lower" in arrays else None
-    # The bounds' middle, or the mean, stands in for x0: it only has to pass the checks.
-    d = arrays["state.mean"].size
-    stand_in = np.zeros(d) if bounds is None else np.clip(np.zeros(d), *bounds)
     opt = cls(
-        stand_in,
-        1.0,
+        arrays["x0"],
+        arrays["sigma0"],
         method=method,
         population_size=metadata["population_size"],
         bounds=bounds,
         rng=0,
         **{name: metadata[name] for name in ("target", "max_evaluations", "xtol", "ftol")},
     )
-    opt._sigma0 = float(_finite(arrays["sigma"], ()))
-    opt._scale = _finite(arrays["scale"], (d,)) if "scale" in arrays else None
-    opt._state = _restore_state(opt._state, arrays, d)
+    d = len(opt._x0)
+    opt._state = _restore_state(opt._state, arrays)
     opt._rng = _restore_rng(metadata["rng"])
     opt.seed = None if metadata["seed"] is None else int(metadata["seed"])
     for name in ("generation", "evaluations", "n_infeasible"):
@@ -129,13 +125,10 @@ def restore(cls: type[Optimizer], metadata: dict[str, Any], arrays: Arrays) -> O
     return opt
 
 
-def _restore_state(fresh: Any, arrays: Arrays, d: int) -> Any:
+def _restore_state(fresh: Any, arrays: Arrays) -> Any:
     fields = {}
     for name, template in fresh._asdict().items():
-        found = arrays.get(f"state.{name}")
-        if name in ("F0", "A0"):  # there only if the run began from a shape of its own
-            fields[name] = None if found is None else _finite(found, (d, d))
-        elif template is not None:
+        if template is not None:
             value = _finite(arrays[f"state.{name}"], np.shape(template))
             fields[name] = value if value.ndim else value[()]
     state = fresh._replace(**fields)

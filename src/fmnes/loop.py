@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ObjectiveError
+from fmnes.errors import ObjectiveError, RunError
 from fmnes.evaluation.outcome import LOST, WRONG_TYPE, Outcome
-from fmnes.evaluation.serial import Evaluator, Task, call_vectorized
+from fmnes.evaluation.serial import Evaluator, Task, Vectorized, call_vectorized
 from fmnes.optimizer import Optimizer
 from fmnes.report.history import History
 from fmnes.report.progress import Progress
@@ -21,38 +21,72 @@ from fmnes.result import Best, Result, Stop, StopReason, View
 from fmnes.runs.ledger import Ledger
 
 
+class Totals:
+    """What the runs before the last restart come to; all zero before the first."""
+
+    def __init__(self) -> None:
+        self.restarts = 0
+        self.evaluations = 0
+        self.generations = 0
+        self.infeasible = 0
+        self.best = Best(None, np.inf, 0)
+
+
 class Loop:
-    """One run, or several after restarts: what they share."""
+    """One run, or several after restarts, of one evaluator."""
 
     def __init__(
         self,
-        *,
-        evaluate: Callable[[], Stop | None],
         opt: Optimizer,
-        retries: int,
-        deadline: float | None,
-        callback: Callable[[View], Any] | None,
-        progress: Progress | None,
+        evaluator: Evaluator,
+        *,
+        retries: int = 2,
+        restarts: int = 0,
+        max_evaluations: int | None = None,
+        deadline: float | None = None,
+        raise_errors: bool = False,
+        callback: Callable[[View], Any] | None = None,
+        progress: Progress | None = None,
+        checkpoint: Callable[[Loop], None] | None = None,
     ) -> None:
+        """checkpoint: called before each generation, when nothing is under way."""
         self.opt = opt
-        self.spent = 0
-        """Evaluations of the runs before this one."""
-        self._evaluate = evaluate
+        self.totals = Totals()
+        self.history = History()
+        self.ledger = Ledger()
+        self._evaluator = evaluator
         self._retries = retries
+        self._restarts = restarts
+        self._max_evaluations = max_evaluations
         self._deadline = deadline
+        self._raise_errors = raise_errors
         self._callback = callback
         self._progress = progress
-        self._history = History()
-        self._ledger = Ledger()
-        self._restarts = 0
-        self._generations = 0
-        self._infeasible = 0
-        self._best = Best(None, np.inf, 0)
+        self._checkpoint = checkpoint
+        self._seed = opt.seed
         self._lost: dict[tuple[int, int, int], int] = {}
         self._warned = False
 
-    def run(self) -> Stop:
-        """The loop."""
+    def run(self) -> Result:
+        """To the end, restarts included."""
+        stop = self._run_one()
+        while stop.reason.restartable and self.totals.restarts < self._restarts:
+            left = None
+            if self._max_evaluations is not None:
+                left = self._max_evaluations - self.evaluations
+                if left <= 0:
+                    break
+            self._restart(left)
+            stop = self._run_one()
+        if self._progress:
+            self._progress.close(self._total(self.opt.view()))
+        return self._result(stop)
+
+    @property
+    def evaluations(self) -> int:
+        return self.totals.evaluations + self.opt.evaluations
+
+    def _run_one(self) -> Stop:
         opt = self.opt
         seen = -1
         while True:
@@ -63,87 +97,83 @@ class Loop:
                 if opt.generation != seen:
                     seen = opt.generation
                     stop = self._observe(view) or stop
+                    if self._checkpoint and not stop:
+                        try:
+                            self._checkpoint(self)
+                        except RunError as error:
+                            stop = Stop(StopReason.STORAGE, str(error))
             stop = stop or self._out_of_time()
             if not stop:
                 try:
-                    stop = self._evaluate()
+                    stop = self._wave()
                 except KeyboardInterrupt:
-                    stop = Stop(StopReason.INTERRUPTED, f"at evaluation {self.spent + opt.evaluations}")
+                    stop = self._interrupted()
             if stop:
-                if self._progress:
-                    self._progress.close(self._total(opt.view()))
                 return stop
 
-    def restart(self, opt: Optimizer) -> None:
-        old = self.opt
-        self._best = self._overall_best()
-        self.spent += old.evaluations
-        self._generations += old.generation
-        self._infeasible += old.n_infeasible
-        self._restarts += 1
+    def _restart(self, max_evaluations: int | None) -> None:
+        old, totals = self.opt, self.totals
+        totals.best = self._overall_best()
+        totals.evaluations += old.evaluations
+        totals.generations += old.generation
+        totals.infeasible += old.n_infeasible
+        totals.restarts += 1
         self._lost.clear()
-        self.opt = opt
+        self.opt = old.doubled(max_evaluations)
 
-    def result(self, stop: Stop) -> Result:
-        last = self.opt.result(stop)
-        best = self._overall_best()
-        reached = self.opt.target is not None and best.fun <= self.opt.target
-        settled = self.opt.target is None and stop.reason.converged and np.isfinite(best.fun)
-        return replace(
-            last,
-            x=best.x,
-            fun=best.fun,
-            success=bool(reached or settled),
-            nfev=self.spent + last.nfev,
-            nit=self._generations + last.nit,
-            n_infeasible=self._infeasible + last.n_infeasible,
-            failures=self._ledger.failures(),
-            history=self._history.columns(),
-        )
-
-    def wave(self, evaluator: Evaluator) -> Stop | None:
-        """Ask, evaluate point by point, tell. What was not evaluated stays open."""
+    def _wave(self) -> Stop | None:
+        """Ask, evaluate, tell. What was not evaluated stays open."""
         opt = self.opt
         x = opt.ask()
+        if isinstance(self._evaluator, Vectorized):
+            self._vectorized(x, self._evaluator.fun)
+            return None
         names = opt.asked
-        tasks = [Task(x[i], *name, self._lost.get(name, 0)) for i, name in enumerate(names)]
+        restart = self.totals.restarts
+        tasks = [Task(x[i], *name, self._lost.get(name, 0), restart) for i, name in enumerate(names)]
         outcomes: list[Outcome | None] = [None] * len(tasks)
         stop = None
-        finished = evaluator(tasks, self._deadline)
+        finished = self._evaluator(tasks, self._deadline)
         try:
             for position, outcome in finished:
                 outcomes[position] = outcome
-                self._examine(outcome, x[position])
+                self._examine(outcome)
                 if self._hit(outcomes):
                     break
         except KeyboardInterrupt:
-            stop = Stop(StopReason.INTERRUPTED, f"at evaluation {self.spent + opt.evaluations}")
+            stop = self._interrupted()
+        except RunError as error:
+            stop = Stop(StopReason.STORAGE, str(error))
         finally:
             close = getattr(finished, "close", None)
             if close:
                 close()
-        if opt.generation == 0 and self.spent == 0:
+        if opt.generation == 0 and self.totals.restarts == 0:
             _raise_if_bug(outcomes)
+        counted = opt.evaluations
         opt.tell([o if o is not None else LOST for o in outcomes])
+        counted = opt.evaluations - counted
+        # In slot order, and only what was counted: the same whatever order results arrive in.
+        told = [(o, x[i]) for i, o in enumerate(outcomes) if o is not None and o.status != "lost"]
+        for outcome, point in told[:counted]:
+            self.ledger.add(outcome, point)
         return stop or self._count_lost(names, outcomes)
 
-    def vectorized_wave(self, fun: Callable[[Any], Any]) -> Stop | None:
-        x = self.opt.ask()
+    def _vectorized(self, x: NDArray[np.float64], fun: Callable[[Any], Any]) -> None:
         f = call_vectorized(fun, x) if len(x) else np.empty(0)
-        counted = len(f)
-        if self.opt.target is not None and (f <= self.opt.target).any():
-            counted = int(np.argmax(f <= self.opt.target)) + 1
-        self._ledger.add_values(f[:counted], x[:counted])
+        counted = self.opt.evaluations
         self.opt.tell(f)
-        return None
+        counted = self.opt.evaluations - counted
+        self.ledger.add_values(f[:counted], x[:counted])
 
-    def _examine(self, outcome: Outcome, x: NDArray[np.float64]) -> None:
-        self._ledger.add(outcome, x)
-        if outcome.fault != WRONG_TYPE:
+    def _examine(self, outcome: Outcome) -> None:
+        if not outcome.fault:
             return
-        if self.opt.evaluations == 0 and self.opt.generation == 0:
+        if outcome.fault == WRONG_TYPE and self.evaluations == 0:
             raise ObjectiveError(outcome.reason)
-        if not self._warned:
+        if self._raise_errors:
+            raise ObjectiveError(f"{outcome.reason}\n\n{outcome.detail}")
+        if outcome.fault == WRONG_TYPE and not self._warned:
             self._warned = True
             warnings.warn(f"{outcome.reason}; taken for a failed evaluation", RuntimeWarning, stacklevel=5)
 
@@ -159,12 +189,11 @@ class Loop:
         return False
 
     def _count_lost(self, names: list[tuple[int, int, int]], outcomes: list[Outcome | None]) -> Stop | None:
-        worst = 0
+        worst, reason = 0, ""
         for name, outcome in zip(names, outcomes, strict=True):
             if outcome is not None and outcome.status == "lost":
                 self._lost[name] = self._lost.get(name, 0) + 1
-                worst = max(worst, self._lost[name])
-                reason = outcome.reason
+                worst, reason = max(worst, self._lost[name]), outcome.reason
             else:
                 self._lost.pop(name, None)
         if not worst:
@@ -177,13 +206,16 @@ class Loop:
     def _out_of_time(self) -> Stop | None:
         if self._deadline is None or time.monotonic() < self._deadline:
             return None
-        return Stop(StopReason.MAX_SECONDS, f"at evaluation {self.spent + self.opt.evaluations}")
+        return Stop(StopReason.MAX_SECONDS, f"at evaluation {self.evaluations}")
+
+    def _interrupted(self) -> Stop:
+        return Stop(StopReason.INTERRUPTED, f"at evaluation {self.evaluations}")
 
     def _observe(self, view: View) -> Stop | None:
         view = self._total(view)
-        if view.generation == 0:
+        if view.generation == 0 or self.history.has(view):  # nothing yet, or seen before the run was resumed
             return None
-        self._history.add(view)
+        self.history.add(view)
         if self._progress:
             self._progress.add(view)
         if self._callback is None:
@@ -195,22 +227,43 @@ class Loop:
         return Stop(StopReason.CALLBACK, f"at generation {view.generation}") if wants_stop else None
 
     def _overall_best(self) -> Best:
-        best = self.opt.best
-        return (
-            best._replace(evaluation=self.spent + best.evaluation)
-            if best.fun < self._best.fun
-            else self._best
-        )
+        best, before = self.opt.best, self.totals.best
+        if best.fun < before.fun:
+            return best._replace(evaluation=self.totals.evaluations + best.evaluation)
+        return before
 
     def _total(self, view: View) -> View:
-        """The view with the evaluations and the best of the runs before this one counted in."""
-        if not self._restarts:
+        """The view with the runs before this one counted in."""
+        if not self.totals.restarts:
             return view
         return replace(
             view,
-            evaluations=self.spent + view.evaluations,
+            evaluations=self.totals.evaluations + view.evaluations,
             best=self._overall_best(),
-            restart=self._restarts,
+            restart=self.totals.restarts,
+        )
+
+    def _result(self, stop: Stop) -> Result:
+        last = self.opt.result(stop)
+        best = self._overall_best()
+        reached = self.opt.target is not None and best.fun <= self.opt.target
+        settled = self.opt.target is None and stop.reason.converged and np.isfinite(best.fun)
+        failures = self.ledger.failures()
+        message = stop.message
+        if stop.reason is StopReason.NO_FEASIBLE and failures:
+            message += f"; most failed with: {failures[0].reason}"
+        return replace(
+            last,
+            x=best.x,
+            fun=best.fun,
+            success=bool(reached or settled),
+            message=message,
+            nfev=self.evaluations,
+            nit=self.totals.generations + last.nit,
+            n_infeasible=self.totals.infeasible + last.n_infeasible,
+            seed=self._seed,
+            failures=failures,
+            history=self.history.columns(),
         )
 
 

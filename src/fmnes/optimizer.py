@@ -53,6 +53,7 @@ class Optimizer:
         ftol: float | None = 1e-12,
     ) -> None:
         x0 = check_x0(x0)
+        self._x0, self._steps0 = x0, np.asarray(sigma0)
         self.strategy, self._max_redraws = resolve(method)
         wanted = self.strategy.population_size
         if None not in (wanted, population_size) and wanted != population_size:
@@ -271,6 +272,24 @@ class Optimizer:
             n_infeasible=self.n_infeasible,
             x_mean=self.mean,
             seed=self.seed,
+        )
+
+    def doubled(self, max_evaluations: int | None) -> Optimizer:
+        """A fresh start with twice the population, going on with the same random numbers."""
+        inner = self.strategy
+        if inner.population_size is not None:
+            inner = replace(inner, population_size=None)  # type: ignore[type-var]
+        return Optimizer(
+            self._x0,
+            self._steps0,
+            method=inner if self._max_redraws is None else Resampling(inner, self._max_redraws),  # type: ignore[arg-type]
+            population_size=2 * self.population_size,
+            bounds=self.bounds,
+            rng=self._rng,
+            target=self.target,
+            max_evaluations=max_evaluations,
+            xtol=self.xtol,
+            ftol=self.ftol,
         )
 
     def _in_user_units(self, mean: Any) -> Vector:

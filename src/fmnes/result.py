@@ -135,6 +135,24 @@ class Result:
     history: dict[str, NDArray[Any]] = field(default_factory=dict)
     """One array per column, one entry per generation: pandas.DataFrame(result.history) reads it."""
 
+    def as_json(self) -> dict[str, Any]:
+        """The result as JSON data: without the history, and without NaN or infinity."""
+        return {
+            "x": None if self.x is None else self.x.tolist(),
+            "fun": None if self.x is None else self.fun,
+            "success": self.success,
+            "stop_reason": self.stop_reason.name if self.stop_reason else None,
+            "message": self.message,
+            "nfev": self.nfev,
+            "nit": self.nit,
+            "n_infeasible": self.n_infeasible,
+            "x_mean": self.x_mean.tolist(),
+            "seed": self.seed,
+            "failures": [
+                {"reason": f.reason, "count": f.count, "first_x": f.x[0].tolist()} for f in self.failures
+            ],
+        }
+
     def __str__(self) -> str:
         point = "no feasible point" if self.x is None else f"fun = {self.fun:.6g}"
         failed = f", {self.n_infeasible} failed" if self.n_infeasible else ""

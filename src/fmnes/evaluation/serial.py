@@ -10,18 +10,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import Infeasible, Lost, ObjectiveError
-from fmnes.evaluation.outcome import WRONG_TYPE, Outcome, call, from_exception, from_return, infeasible
+from fmnes.evaluation.outcome import (
+    WRONG_TYPE,
+    Outcome,
+    call,
+    from_exception,
+    from_number,
+    from_return,
+    infeasible,
+)
 from fmnes.result import Vector
 
 
 class Task(NamedTuple):
-    """One evaluation to make; (generation, slot, redraw, attempt) is its name."""
+    """One evaluation to make, and its name."""
 
     x: Vector
     generation: int
     slot: int
     redraw: int = 0
     attempt: int = 0
+    restart: int = 0
+
+    @property
+    def key(self) -> tuple[int, int, int, int, int]:
+        return self.restart, self.generation, self.slot, self.redraw, self.attempt
 
 
 class Evaluator(Protocol):
@@ -49,6 +62,21 @@ class Serial:
             if deadline is not None and time.monotonic() >= deadline:
                 return
             yield position, self._call(self._fun, task.x.copy())  # a copy: the objective may write to it
+
+    def close(self) -> None:
+        pass
+
+
+class Vectorized:
+    """Calls `fun` once for all points."""
+
+    def __init__(self, fun: Callable[[Any], Any]) -> None:
+        self.fun = fun
+
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+        values = call_vectorized(self.fun, np.array([task.x for task in tasks])) if tasks else ()
+        for position, value in enumerate(values):
+            yield position, from_number(float(value))
 
     def close(self) -> None:
         pass

@@ -1,0 +1,89 @@
+"""Evaluation by any `concurrent.futures.Executor`: threads, processes, a cluster. It needs `submit` only.
+
+An executor tells less than our own workers. If the objective reports (a value, an exception), the outcome is
+the point's. If the future itself fails (a broken pool, a dead node), nobody knows whose fault that was: the
+evaluation is lost, never infeasible. And no executor can be made to kill what is running.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, as_completed
+from contextlib import suppress
+from typing import Any, Literal
+
+from fmnes.errors import ArgumentError
+from fmnes.evaluation.outcome import Outcome, call, from_exception, lost
+from fmnes.evaluation.serial import Task
+from fmnes.result import Vector
+
+Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str]
+
+
+class ExecutorEvaluator:
+    """Evaluates `fun` by `executor.submit`. The executor stays the caller's: `close` leaves it running."""
+
+    def __init__(self, fun: Callable[[Any], Any], executor: Any, *, timeout: float | None = None) -> None:
+        if not callable(fun):
+            raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point")
+        if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+            raise ArgumentError(f"executor: found {executor!r}, wanted an object with a submit method")
+        if timeout is not None:
+            raise ArgumentError(
+                f"timeout: found {timeout!r} together with executor; an executor cannot be made to kill an "
+                "evaluation, wanted workers= instead"
+            )
+        self._fun = fun
+        self._executor = executor
+
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+        positions: dict[Future[Plain], int] = {}
+        try:
+            for position, task in enumerate(tasks):
+                try:
+                    future = self._executor.submit(evaluate, self._fun, task.x.copy())
+                except Exception as error:
+                    yield position, self._fate(error)
+                else:
+                    positions[future] = position
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            with suppress(TimeoutError):
+                for future in as_completed(positions, left):
+                    yield positions.pop(future), self._outcome(future)
+        finally:
+            for future in positions:
+                future.cancel()
+
+    def close(self) -> None:
+        pass
+
+    def _outcome(self, future: Future[Plain]) -> Outcome:
+        try:
+            return Outcome(*future.result())
+        except Exception as error:
+            return self._fate(error)
+
+    def _fate(self, error: BaseException) -> Outcome:
+        """The objective has not reported: its evaluation is lost, unless it could not even be sent."""
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, pickle.PicklingError) or (
+            isinstance(error, (TypeError, AttributeError)) and "pickle" in str(error)
+        ):
+            raise ArgumentError(
+                f"fun: found {self._fun!r}, which this executor cannot send ({text}); wanted a function "
+                "defined in a module"
+            ) from error
+        return lost(f"the executor failed: {text}")
+
+
+def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
+    """Where the executor runs it. Plain data only goes back: an exception of the user's may break a pool."""
+    try:
+        outcome = call(fun, x)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        outcome = from_exception(error)
+    return outcome.status, outcome.value, outcome.reason, outcome.fault, outcome.detail

@@ -1,0 +1,200 @@
+"""The guard of a worker: the process that sees to it that everything ends.
+
+    driver ── lifeline ── guard          runs this file only, so no objective can hang or crash it
+         └─── channel ─── evaluator      its child runs the objective, in a session of its own
+
+The guard keeps the tail of what the objective prints, and ends the evaluator when the driver asks or is gone.
+Then it ends all that the evaluator has started, also what has left its process group. Its last words on the
+lifeline tell how the evaluator ended.
+
+The driver runs this file as a script. It imports the standard library only: the guard must fork before NumPy
+and its threads are there. Fd 0 is the channel; fd 2 is the lifeline, so that whatever stops the guard itself
+is told there too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+
+#: On the lifeline: print the Python stack, for the evaluator is about to be killed. Closing it means: kill.
+SHOW_STACK = b"s"
+#: A signal that hardly any library uses. Its handler is in C, so it works while the interpreter is blocked.
+_STACK_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+#: It is printed at once, unless the machine is busy or the process is stopped.
+_STACK_SECONDS, _STACK_PAUSE = 0.3, 0.05
+
+#: Bytes of output that are kept.
+_TAIL = 2000
+_LIFELINE = 2
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def main() -> None:
+    driver, guard = int(sys.argv[1]), os.getpid()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans of the evaluator become ours, so that we can find them
+    output, printing = os.pipe()
+    evaluator = os.fork()
+    if evaluator == 0:
+        os.close(output)
+        channel = _settle(guard, printing)
+        stream = channel.makefile("rb")
+        sys.path[:] = json.loads(stream.readline() or "[]")
+        from fmnes.evaluation.worker import serve
+
+        serve(channel, stream)
+    else:
+        os.close(printing)
+        _move(os.open(os.devnull, os.O_RDONLY), 0)  # the channel is the evaluator's alone
+        _stand_guard(evaluator, driver, output)
+
+
+def _settle(guard: int, printing: int) -> socket.socket:
+    """In the evaluator: a session of our own, all output to the guard. Returns the channel."""
+    os.setsid()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guard:
+        os._exit(1)
+    channel = socket.socket(fileno=os.dup(0))
+    _move(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(printing, 1)
+    _move(printing, 2)
+    # By lines, so that a crash loses nothing.
+    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    faulthandler.enable()
+    faulthandler.register(_STACK_SIGNAL)
+    # Ctrl-C is the driver's. A handler, not SIG_IGN, which the objective's own programs would inherit.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    sys.argv = [""]
+    return channel
+
+
+def _stand_guard(evaluator: int, driver: int, output: int) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    bell, ring = os.pipe()  # rings when a child has ended
+    os.set_blocking(ring, False)
+    os.set_blocking(output, False)
+    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    poller = select.poll()
+    for fd in (_LIFELINE, output, bell):
+        poller.register(fd, select.POLLIN)
+
+    tail: deque[tuple[float, bytes]] = deque()
+    while (status := _ended(evaluator)) is None:
+        for fd, _ in poller.poll(1000):
+            if fd == bell:
+                os.read(bell, 512)
+            elif fd == output:
+                if not _keep_tail(output, tail):
+                    poller.unregister(output)
+            elif _hear_driver() == SHOW_STACK:
+                os.kill(evaluator, _STACK_SIGNAL)
+                _await_stack(output, tail)
+            else:
+                os.kill(evaluator, signal.SIGKILL)
+                poller.unregister(_LIFELINE)
+        if os.getppid() != driver:  # a fork of the driver may hold the lifeline open after it
+            os.kill(evaluator, signal.SIGKILL)
+
+    moment = time.monotonic()
+    _kill_descendants()
+    while _keep_tail(output, tail):
+        pass
+    texts = [(when, chunk.decode(errors="replace")) for when, chunk in tail]
+    with suppress(OSError):  # the driver may be gone
+        report = json.dumps({"status": status, "time": moment, "output": texts})
+        os.write(_LIFELINE, b"\n" + report.encode())
+    os._exit(0)
+
+
+def _hear_driver() -> bytes:
+    try:
+        return os.read(_LIFELINE, 1)
+    except OSError:  # it died without reading all that Python has to say when it starts
+        return b""
+
+
+def _ended(evaluator: int) -> int | None:
+    """The exit code of the evaluator (minus the signal's number), None while it lives. Buries orphans too."""
+    while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        if dead.si_pid == evaluator:
+            with suppress(OSError):  # before the burial, while nobody else can have this number
+                os.killpg(evaluator, signal.SIGKILL)
+        status = os.waitpid(dead.si_pid, 0)[1]
+        if dead.si_pid == evaluator:
+            return os.waitstatus_to_exitcode(status)
+    return None
+
+
+def _kill_descendants(seconds: float = 0.5) -> None:
+    """Each kill hands us the orphans of the killed, until there are none (or some that cannot be killed)."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+        except ChildProcessError:
+            return
+        for pid in _children():
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
+
+
+def _children() -> list[int]:
+    found = []
+    me = os.getpid()
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        # "pid (command) state ppid ...", where the command may contain anything
+        with suppress(OSError, ValueError, IndexError), open(f"/proc/{int(name)}/stat", "rb") as stat:
+            if int(stat.read().rpartition(b")")[2].split()[1]) == me:
+                found.append(int(name))
+    return found
+
+
+def _keep_tail(output: int, tail: deque[tuple[float, bytes]]) -> bool:
+    """Read what there is. The time tells the driver which evaluation has printed it."""
+    try:
+        chunk = os.read(output, 1 << 16)
+    except BlockingIOError:
+        return False
+    if chunk:
+        tail.append((time.monotonic(), chunk[-_TAIL:]))
+        while sum(len(kept) for _, kept in tail) >= _TAIL + len(tail[0][1]):
+            tail.popleft()
+    return bool(chunk)
+
+
+def _await_stack(output: int, tail: deque[tuple[float, bytes]]) -> None:
+    end = time.monotonic() + _STACK_SECONDS
+    pause = _STACK_SECONDS
+    while select.select([output], [], [], pause)[0] and _keep_tail(output, tail):
+        pause = min(_STACK_PAUSE, max(end - time.monotonic(), 0.0))
+        if not pause:
+            return
+
+
+def _move(fd: int, target: int) -> None:
+    os.dup2(fd, target)
+    os.close(fd)
+
+
+def _prctl(option: int, value: int) -> None:
+    """Linux only; elsewhere the process group is what can be killed."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,485 @@
+"""Supervised workers against real faults: what one evaluation does is never another one's loss."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from tests import faults
+
+from fmnes.errors import ArgumentError, ObjectiveError, UsageError
+from fmnes.evaluation.outcome import Outcome
+from fmnes.evaluation.processes import Workers
+from fmnes.evaluation.serial import Task
+
+TIMEOUT = 1.0
+
+
+def tasks(n: int = 8, second: float = 0.0) -> list[Task]:
+    return [Task(np.array([float(i), second, 0.3]), 0, i) for i in range(n)]
+
+
+def processes(tag: str) -> list[int]:
+    """All living processes that have inherited `tag` in their environment, wherever they have gone."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                environment = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if tag.encode() in environment:
+                found.append(int(entry.name))
+    return found
+
+
+def left_after(tag: str, seconds: float, but: tuple[int, ...] = ()) -> list[int]:
+    end = time.monotonic() + seconds
+    while (found := [p for p in processes(tag) if p not in but]) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture(scope="module")
+def module_tag() -> Iterator[str]:
+    tag = f"fmnes-test-{os.getpid()}-module"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FMNES_TEST_TAG", tag)
+        yield tag
+
+
+@pytest.fixture
+def tag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Inherited by the workers that the test starts, so that they can be found."""
+    tag = f"fmnes-test-{os.getpid()}-{time.monotonic_ns()}"
+    monkeypatch.setenv("FMNES_TEST_TAG", tag)
+    monkeypatch.setenv("FMNES_TEST_PIDS", str(tmp_path / "pids"))
+    return tag
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("faults") / "pids"
+
+
+@pytest.fixture(scope="module")
+def pool(module_tag: str, notes: Path) -> Iterator[Workers]:
+    """One pool for all faults: it must survive them one after the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FMNES_TEST_PIDS", str(notes))
+        workers = Workers(faults.faulty, 2, timeout=TIMEOUT)
+    with workers:
+        yield workers
+    assert left_after(module_tag, 0.0) == []
+
+
+def both_ready(workers: Workers) -> None:
+    """A time is only measured fairly when no worker is still starting."""
+    for _ in range(500):
+        list(workers(tasks(2)))
+        if sum(worker.idle for worker in workers._workers) == 2:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the workers do not start")
+
+
+@pytest.mark.parametrize("name", faults.FAULTS)
+def test_a_fault_costs_one_evaluation(
+    name: str, pool: Workers, notes: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fault = faults.FAULTS[name]
+    both_ready(pool)
+    batch = tasks(second=list(faults.FAULTS).index(name))
+    start = time.monotonic()
+    outcomes = dict(pool(batch))
+    seconds = time.monotonic() - start
+
+    bad = outcomes.pop(faults.BAD)
+    assert (bad.status, bad.fault) == (fault.status, fault.fault)
+    assert bad.reason.startswith(fault.reason)
+    assert fault.detail in bad.detail
+    assert len(bad.detail) <= 2000
+    innocent = [i for i in range(8) if i != faults.BAD]
+    assert outcomes == {i: Outcome("value", faults.right(batch[i].x)) for i in innocent}
+    if fault.fault == "timeout":
+        assert TIMEOUT <= seconds < TIMEOUT + 1
+    if notes.exists():
+        assert [pid for pid in map(int, notes.read_text().split()) if Path(f"/proc/{pid}").exists()] == []
+
+    again = dict(pool([task._replace(x=task.x + 10) for task in batch]))
+    assert again == {i: Outcome("value", faults.right(batch[i].x + 10)) for i in range(8)}
+    assert capfd.readouterr() == ("", "")
+
+
+# Numbers
+
+
+@pytest.mark.parametrize("value", [-0.0, 5e-324, 2.2250738585072014e-308, -1e308, 0.1, np.pi])
+def test_values_survive_bit_for_bit(value: float, echo: Workers) -> None:
+    ((_, outcome),) = echo([Task(np.array([value]), 0, 0)])
+    assert outcome.status == "value"
+    assert struct.pack("<d", outcome.value) == struct.pack("<d", value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_infeasible(value: float, echo: Workers) -> None:
+    ((_, outcome),) = echo([Task(np.array([value]), 0, 0)])
+    assert outcome.status == "infeasible"
+    assert outcome.reason.startswith("returned")
+
+
+@pytest.fixture(scope="module")
+def echo() -> Iterator[Workers]:
+    with Workers(faults.echo, 1) as workers:
+        yield workers
+
+
+def test_points_survive_bit_for_bit_and_stay_as_they_are() -> None:
+    small = np.array([-0.0, 5e-324, np.nan, -np.inf, 1e308, 1 / 3])
+    large = np.random.default_rng(1).standard_normal(1_000_000)  # more than a socket takes at once
+    points = [small, large, large[::-2], small]
+    wanted = {i: Outcome("value", faults.digest(x.copy())) for i, x in enumerate(points)}
+    kept = [x.copy() for x in points]
+    for x in points:
+        x.flags.writeable = False
+    with Workers(faults.digest, 2, timeout=20) as workers:
+        assert dict(workers([Task(x, 0, i) for i, x in enumerate(points)])) == wanted
+    for x, copy in zip(points, kept, strict=True):
+        np.testing.assert_array_equal(x, copy)
+
+
+def test_random_state_of_the_driver_is_its_own() -> None:
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    with Workers(faults.seeds, 1) as workers:
+        list(workers(tasks(3)))
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+# The life of a worker
+
+
+def test_started_at_first_use_and_reused(tag: str) -> None:
+    with Workers(faults.pid, 2) as workers:
+        assert processes(tag) == []
+        used = {outcome.value for _ in range(5) for _, outcome in workers(tasks())}
+        assert len(used) == 2
+        assert len(processes(tag)) == 4  # each with its guard
+    assert processes(tag) == []
+
+
+def test_no_more_workers_than_tasks(tag: str) -> None:
+    with Workers(faults.echo, 8) as workers:
+        assert list(workers([])) == []
+        assert len(list(workers(tasks(1)))) == 1
+        assert len(processes(tag)) == 2
+
+
+def test_no_input_and_one_thread_for_blas_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    with Workers(faults.reads_input, 1) as workers:
+        assert [o.value for _, o in workers(tasks(1))] == [0.0]
+    with Workers(faults.threads, 1) as workers:
+        assert [o.value for _, o in workers(tasks(1))] == [1.0]
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
+    with Workers(faults.threads, 1) as workers:
+        assert [o.value for _, o in workers(tasks(1))] == [3.0]
+
+
+def test_what_a_success_leaves_running_is_gone_after_close(tag: str, tmp_path: Path) -> None:
+    with Workers(faults.leaves_running, 1) as workers:
+        assert [o.status for _, o in workers(tasks(2))] == ["value", "value"]
+        left = [Path("/proc", pid) for pid in (tmp_path / "pids").read_text().split()]
+        assert [path.exists() for path in left] == [True, True]
+    assert [path.exists() for path in left] == [False, False]
+    assert processes(tag) == []
+
+
+def test_exit_handlers_are_run(tag: str, tmp_path: Path) -> None:
+    with Workers(faults.has_exit_handler, 1) as workers:
+        list(workers(tasks(1)))
+        assert not (tmp_path / "pids").exists()
+    assert (tmp_path / "pids").exists()
+
+
+def test_a_death_between_batches_is_nobodys_fault() -> None:
+    with Workers(faults.dies_later, 2) as workers:
+        for _ in range(3):
+            assert {outcome.status for _, outcome in workers(tasks(2))} == {"value"}
+            time.sleep(0.3)
+
+
+def test_a_talkative_interpreter_does_not_drown_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # fills stderr from the start
+    with Workers(faults.faulty, 1) as workers:
+        outcomes = dict(workers(tasks(3, second=list(faults.FAULTS).index("os._exit(1)"))))
+    assert [outcomes[i].reason for i in range(3)] == ["", "", "exited with code 1"]
+
+
+def test_a_fork_in_the_objective_does_not_answer_twice() -> None:
+    with Workers(faults.forks, 2) as workers:
+        for _ in range(3):
+            assert dict(workers(tasks())) == {
+                i: Outcome("value", faults.right(tasks()[i].x)) for i in range(8)
+            }
+
+
+def test_a_pool_outlives_the_thread_that_started_it() -> None:
+    with Workers(faults.pid, 1) as workers:
+        first: list[tuple[int, Outcome]] = []
+        thread = threading.Thread(target=lambda: first.extend(workers(tasks(1))))
+        thread.start()
+        thread.join()
+        time.sleep(0.1)
+        assert list(workers(tasks(1))) == first
+
+
+def test_an_interrupt_of_a_worker_is_ignored() -> None:
+    with Workers(faults.pid, 1) as workers:
+        ((_, outcome),) = workers(tasks(1))
+        os.kill(int(outcome.value), signal.SIGINT)
+        assert list(workers(tasks(1))) == [(0, outcome)]
+
+
+# Ending early
+
+
+def test_closing_the_iterator_kills_what_is_running(tag: str) -> None:
+    batch = tasks(3, second=600.0)
+    batch[1] = batch[1]._replace(x=np.zeros(2))
+    with Workers(faults.sleeps, 2) as workers:
+        outcomes = workers(batch)
+        assert next(outcomes) == (1, Outcome("value", 0.1))
+        start = time.monotonic()
+        outcomes.close()
+        assert time.monotonic() - start < 1
+        assert processes(tag) == []
+        assert len(list(workers(tasks()))) == 8
+
+
+def test_the_deadline_ends_the_iterator(tag: str) -> None:
+    batch = [*tasks(2), *tasks(4, second=600.0)]
+    with Workers(faults.sleeps, 2) as workers:
+        both_ready(workers)
+        start = time.monotonic()
+        assert {position for position, _ in workers(batch, start + 0.5)} == {0, 1}
+        assert 0.5 <= time.monotonic() - start < 1.5
+        assert processes(tag) == []
+        assert list(workers(batch, time.monotonic() - 1)) == []
+
+
+def test_one_batch_at_a_time_and_none_after_close() -> None:
+    workers = Workers(faults.echo, 1)
+    outcomes = workers(tasks(2))
+    next(outcomes)
+    with pytest.raises(UsageError, match="busy with another batch"):
+        next(workers(tasks(2)))
+    workers.close()
+    assert list(outcomes) == []
+    workers.close()
+    with pytest.raises(UsageError, match="closed"):
+        next(workers(tasks(2)))
+
+
+DRIVER = """
+import os, sys, time
+import numpy as np
+from fmnes.evaluation.processes import Workers
+from fmnes.evaluation.serial import Task
+from tests import faults
+
+number = float(list(faults.FAULTS).index(sys.argv[1]))
+workers = Workers(faults.faulty, 2)
+list(workers([Task(np.array([0.0, 0.0]), 0, 0)] * 8))
+fork = os.fork() if sys.argv[2] == "fork" else 0
+if sys.argv[2] == "fork" and fork == 0:
+    time.sleep(30)  # holds copies of all that the driver has open
+    os._exit(0)
+print(fork, flush=True)
+for _ in workers([Task(np.array([faults.BAD, number]), 0, 0)] * 2):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "fork", "number"),
+    [
+        ("leaves a child and hangs", "", signal.SIGKILL),
+        ("hang in C", "", signal.SIGKILL),
+        ("hang ignoring SIGTERM", "fork", signal.SIGKILL),
+        ("leaves a child and hangs", "", signal.SIGINT),
+    ],
+)
+def test_nothing_outlives_the_driver(name: str, fork: str, number: int, tag: str, tmp_path: Path) -> None:
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    with subprocess.Popen(
+        [sys.executable, str(script), name, fork],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as driver:
+        assert driver.stdout is not None
+        forked = int(driver.stdout.readline())
+        time.sleep(0.3)
+        if "leaves" in name:
+            end = time.monotonic() + 5
+            notes = tmp_path / "pids"
+            while not notes.exists() or len(notes.read_text().split()) < 2:
+                assert time.monotonic() < end
+                time.sleep(0.02)
+        assert len(processes(tag)) >= 5
+        send = os.killpg if number == signal.SIGINT else os.kill  # as the terminal does for Ctrl-C
+        send(driver.pid, number)
+    try:
+        assert driver.returncode == -number
+        assert left_after(tag, 5.0, but=(forked,)) == []
+    finally:
+        if forked:
+            os.kill(forked, signal.SIGKILL)
+
+
+# What cannot be sent, loaded or started
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, np.nan, "2", True])
+def test_bad_timeout(timeout: Any) -> None:
+    with pytest.raises(ArgumentError, match="timeout: found"):
+        Workers(faults.echo, 2, timeout=timeout)
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, None, "2", True])
+def test_bad_number_of_workers(workers: Any) -> None:
+    with pytest.raises(ArgumentError, match="workers: found"):
+        Workers(faults.echo, workers)
+
+
+def test_not_a_function() -> None:
+    with pytest.raises(ArgumentError, match="fun: found 3, wanted a function"):
+        Workers(3, 2)  # type: ignore[arg-type]
+
+
+def test_a_closure_without_cloudpickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(
+        ArgumentError, match=r'<lambda>.*move it to a module, or pip install "fmnes\[workers\]"'
+    ):
+        Workers(lambda x: 0.0, 2)
+
+
+def test_a_closure_with_cloudpickle() -> None:
+    pytest.importorskip("cloudpickle")
+    offset = 5.0
+    with Workers(lambda x: float(x[0]) + offset, 2) as workers:
+        assert {i: o.value for i, o in workers(tasks())} == {i: i + 5.0 for i in range(8)}
+    lock = threading.Lock()
+    with pytest.raises(ArgumentError, match=r"cannot be sent to a worker process .*lock"):
+        Workers(lambda x: lock.locked(), 2)
+
+
+SCRIPT = """
+import sys
+import numpy as np
+if sys.argv[1] == "without":
+    sys.modules["cloudpickle"] = None
+from fmnes import ArgumentError
+from fmnes.evaluation.processes import Workers
+from fmnes.evaluation.serial import Task
+
+def fun(x):
+    return Value(x).value
+
+class Value:
+    def __init__(self, x):
+        self.value = float(x[0])
+
+try:
+    workers = Workers(fun if sys.argv[2] == "function" else Value, 1)
+except ArgumentError as error:
+    sys.exit(str(error))
+with workers:
+    print([outcome.value for _, outcome in workers([Task(np.array([7.0]), 0, 0)])])
+"""
+
+
+@pytest.mark.parametrize("cloudpickle", ["with", "without"])
+@pytest.mark.parametrize("what", ["function", "class"])
+def test_a_function_of_the_script_itself(cloudpickle: str, what: str, tmp_path: Path) -> None:
+    if cloudpickle == "with":
+        pytest.importorskip("cloudpickle")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    done = subprocess.run(
+        [sys.executable, str(script), cloudpickle, what],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    if cloudpickle == "without":
+        assert "is defined in the script itself" in done.stderr
+        assert 'pip install "fmnes[workers]"' in done.stderr
+    elif what == "function":
+        assert done.stdout == "[7.0]\n", done.stderr
+
+
+def test_a_function_that_the_worker_cannot_import(monkeypatch: pytest.MonkeyPatch, tag: str) -> None:
+    ghost = ModuleType("ghost_of_fmnes")
+    exec("def fun(x): return 0.0", ghost.__dict__)
+    monkeypatch.setitem(sys.modules, "ghost_of_fmnes", ghost)
+    with Workers(ghost.fun, 2) as workers:
+        for _ in range(2):
+            with pytest.raises(ObjectiveError, match="No module named 'ghost_of_fmnes'"):
+                list(workers(tasks()))
+    assert processes(tag) == []
+
+
+def test_a_function_that_cannot_be_imported_any_more(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It could be once, so the machine is to blame, and the points are not."""
+    module = tmp_path / "vanishing.py"
+    module.write_text("import os\ndef fun(x): return os._exit(1) if x[0] == 2 else 0.0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    fun = importlib.import_module("vanishing").fun
+    try:
+        with Workers(fun, 1) as workers:
+            outcomes = workers(tasks(5))
+            assert [next(outcomes)[1].status for _ in range(2)] == ["value", "value"]
+            module.unlink()
+            assert next(outcomes)[1].fault == "exit 1"
+            rest = [outcome for _, outcome in outcomes]
+    finally:
+        del sys.modules["vanishing"]
+    assert [outcome.status for outcome in rest] == ["lost", "lost"]
+    assert "could not be loaded again" in rest[0].reason
+    assert "No module named 'vanishing'" in rest[0].detail
+
+
+def test_no_process_can_be_started() -> None:
+    with Workers(faults.echo, 2) as workers:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            outcomes = dict(workers(tasks(3)))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert [outcomes[i].status for i in range(3)] == ["lost"] * 3
+        assert "no worker process could be started" in outcomes[0].reason
+        assert "Too many open files" in outcomes[0].reason
+        assert {outcome.status for _, outcome in workers(tasks(3))} == {"value"}
