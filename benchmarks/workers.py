@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests import faults
 
 from fmnes.evaluation.outcome import Outcome
 from fmnes.evaluation.processes import Workers
 from fmnes.evaluation.serial import Task
+from tests import faults
 
 
 def batch(n: int, d: int, second: float = 0.0) -> list[Task]:

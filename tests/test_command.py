@@ -300,7 +300,7 @@ def test_point_as_json_and_as_arguments(tmp_path):
     params = next(tmp_path.glob("g*/params.json")).read_text()
     assert params == (
         '{"x": [3.0, 4.0], "params": {"a": 3.0, "b c": 4.0}, '
-        '"generation": 0, "slot": 0, "redraw": 0, "attempt": 0}\n'
+        '"generation": 0, "slot": 0, "redraw": 0, "attempt": 0, "restart": 0}\n'
     )
 
 

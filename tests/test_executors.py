@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests import faults
 
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.executors import ExecutorEvaluator
 from fmnes.evaluation.outcome import Outcome
 from fmnes.evaluation.serial import Task
+from tests import faults
 
 
 def tasks(n: int = 8, second: float = 0.0) -> list[Task]:

@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests import faults
 
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
 from fmnes.evaluation.outcome import Outcome
 from fmnes.evaluation.processes import Workers
 from fmnes.evaluation.serial import Task
+from tests import faults
 
 TIMEOUT = 1.0
 

@@ -3,7 +3,7 @@
 Every message on the channel between them is its length, then its bytes. The driver sends the function and
 then points (float64 bytes); each is answered. Answers are plain data, a number or a few strings: an object of
 the user's might not survive the way, or break its receiver. (Before all that goes sys.path, as a line for
-`kill.py`, which starts `serve`.)
+`guard.py`, which starts `serve`.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from fmnes.evaluation import kill
+from fmnes.evaluation import guard
 from fmnes.evaluation.outcome import (
     DETAIL_LIMIT,
     Outcome,
@@ -84,7 +84,7 @@ class Worker:
             self._channel, their_channel = map(opened.enter_context, socket.socketpair())
             self._lifeline, their_lifeline = map(opened.enter_context, socket.socketpair())
             self._process = subprocess.Popen(
-                [sys.executable, "-P", os.path.abspath(kill.__file__), str(os.getpid())],
+                [sys.executable, "-P", os.path.abspath(guard.__file__), str(os.getpid())],
                 stdin=their_channel.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=their_lifeline.fileno(),
@@ -188,7 +188,7 @@ class Worker:
         self.hang_up()
         self.ending = True
         with suppress(OSError):
-            self._lifeline.sendall(kill.SHOW_STACK if show_stack else b"")
+            self._lifeline.sendall(guard.SHOW_STACK if show_stack else b"")
             self._lifeline.shutdown(socket.SHUT_WR)
 
     def leave(self) -> Ending:

@@ -34,7 +34,7 @@ class Remembering:
             if any(found != x_hash(task.x) for _, _, found in attempts):
                 raise RunError(
                     f"{self._log.path}: found another point at generation {task.generation}, slot {task.slot}"
-                    ", not the one asked for now: the run was made with another version of NumPy or fmnes, or "
+                    ", not the one asked for: the run was made with another version of NumPy or fmnes, or "
                     "on another kind of machine, and cannot go on bit for bit"
                 )
             yield position, outcome
