@@ -17,7 +17,8 @@ def main() -> None:
     try:
         app()
     except FmnesError as error:
-        sys.exit(f"fmnes: {error}")
+        print(f"fmnes: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

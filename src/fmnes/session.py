@@ -20,9 +20,6 @@ from fmnes import checkpoint
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.evaluation.command import Command
-from fmnes.evaluation.executors import ExecutorEvaluator
-from fmnes.evaluation.processes import Workers
-from fmnes.evaluation.programs import CommandEvaluator
 from fmnes.evaluation.serial import Evaluator, Serial, Vectorized
 from fmnes.loop import Loop
 from fmnes.optimizer import Optimizer
@@ -66,24 +63,30 @@ class Settings:
 
 
 def choose_evaluator(fun: Any, settings: Settings, executor: Any, d: int) -> Evaluator:
-    """Whoever calls the objective, by what was asked for."""
+    """Whoever calls the objective, by what was asked for. Processes are POSIX's: loaded only where wanted."""
     if isinstance(fun, Command):
         if executor is not None or settings.vectorized:
             raise ArgumentError("fun: found a Command together with executor or vectorized; wanted workers=")
         command = fun if settings.timeout is None else replace(fun, timeout=settings.timeout)
         command.check(d)
+        from fmnes.evaluation.programs import CommandEvaluator
+
         return CommandEvaluator(command, settings.workers)
     if not callable(fun):
         raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point, or a Command")
     if executor is not None:
         if settings.workers != 1 or settings.vectorized:
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
+        from fmnes.evaluation.executors import ExecutorEvaluator
+
         return ExecutorEvaluator(fun, executor, timeout=settings.timeout)
     if settings.vectorized:
         if settings.workers != 1 or settings.timeout is not None:
             raise ArgumentError("vectorized: found together with workers or timeout; wanted one of them")
         return Vectorized(fun)
     if settings.workers > 1 or settings.timeout is not None:
+        from fmnes.evaluation.processes import Workers
+
         return Workers(fun, settings.workers, timeout=settings.timeout)
     return Serial(fun, settings.on_error)
 

@@ -7,6 +7,7 @@ of them running, and `program.py` runs one process.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -59,6 +60,7 @@ class Command:
     argv: Sequence[str]
     _: KW_ONLY
     names: Sequence[str] | None = None
+    scales: Sequence[str] | None = None
     timeout: float | None = None
     lost_exit_codes: Sequence[int] = (75,)  # EX_TEMPFAIL of sysexits.h
     keep: Literal["failed", "all", "none"] = "failed"
@@ -74,6 +76,7 @@ class Command:
 
         settle("argv", _strings("argv", self.argv))
         settle("names", None if self.names is None else _strings("names", self.names))
+        settle("scales", None if self.scales is None else _strings("scales", self.scales))
         settle("timeout", check_number("timeout", self.timeout, above=0))
         settle("max_kept", check_number("max_kept", self.max_kept, above=-1, whole=True) or 0)
         settle("here", os.path.abspath(self.here or "."))
@@ -87,6 +90,8 @@ class Command:
         names = self.names or ()
         if len(set(names)) < len(names) or {"params", "results", "here"} & set(names):
             raise ArgumentError(f"names: found {names}, wanted one for each; params, results, here are taken")
+        if set(self.scales or ()) - {"linear", "log"}:
+            raise ArgumentError(f"scales: found {self.scales}, wanted 'linear' or 'log' for each coordinate")
         if self.keep not in ("failed", "all", "none"):
             raise ArgumentError(f"keep: found {self.keep!r}, wanted 'failed', 'all' or 'none'")
         both = set(self.lost_exit_codes) & set(self.success_exit_codes)
@@ -183,11 +188,20 @@ class Command:
                 )
             return repr(x[i])
 
+        x = self.values(x)
         return [self.program, *(_fill(element, value) for element in self.argv[1:])]
+
+    def values(self, x: Sequence[float]) -> list[float]:
+        """The point in the user's units: where the scale is "log", the search works with logarithms."""
+        if self.scales is None:
+            return list(x)
+        return [
+            math.exp(min(v, 700.0)) if scale == "log" else v for v, scale in zip(x, self.scales, strict=True)
+        ]
 
     def params(self, task: Task) -> str:
         """The JSON for one point; numbers keep all their digits."""
-        x = task.x.tolist()
+        x = self.values(task.x.tolist())
         named = {} if self.names is None else {"params": dict(zip(self.names, x, strict=True))}
         return json.dumps({"x": x, **named, **{k: v for k, v in task._asdict().items() if k != "x"}}) + "\n"
 

@@ -1,0 +1,85 @@
+"""The command line. Needs the extra `cli` (typer and rich)."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import fmnes
+from fmnes.cli import output, runs
+from fmnes.cli.reproduce import reproduce
+from fmnes.problems import predator_prey
+from fmnes.report.live import LiveDisplay
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Optimise functions whose evaluation may fail.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(fmnes.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, help="Show the version.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    seed: Annotated[int, typer.Option(help="Another seed gives another run.")] = 1,
+    method: Annotated[str, typer.Option(help="fm-nes, dx-nes-ic, xnes or cma-es.")] = "fm-nes",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
+    ] = False,
+) -> None:
+    """Fit a simulation that fails for part of the space, and show what happened."""
+    console = Console(quiet=as_json)
+    console.print(
+        "[bold]Demo:[/] fit four rates of a predator-prey simulation to observed populations.\n"
+        "Where a species dies out or the integration blows up there is no value: the evaluation fails.\n"
+    )
+    budget = 20_000
+    # Progress goes to stderr: what is asked for with --json stays alone on stdout.
+    with LiveDisplay(Console(stderr=True), budget) as display:
+        result = fmnes.minimize(
+            predator_prey.misfit,
+            predator_prey.START,
+            predator_prey.SIGMA,
+            method=method,
+            population_size=16,
+            target=1e-10,
+            max_evaluations=budget,
+            restarts=5,
+            rng=seed,
+            callback=display.update,
+        )
+    if as_json:
+        values = None if result.x is None else result.x.tolist()
+        typer.echo(json.dumps(output.as_json(result, predator_prey.NAMES, values)))
+        return
+    table = Table("parameter", "found", "true", title=None)
+    found = result.x if result.x is not None else [float("nan")] * 4
+    for name, value, true in zip(predator_prey.NAMES, found, predator_prey.TRUE_RATES, strict=True):
+        table.add_row(name, f"{value:.6f}", f"{true:g}")
+    console.print()
+    console.print(table)
+    output.show_ending(console, result)
+
+
+app.command()(runs.init)
+app.command()(runs.minimize)
+app.command()(runs.resume)
+app.command()(runs.show)
+app.command()(reproduce)

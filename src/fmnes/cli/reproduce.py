@@ -1,0 +1,52 @@
+"""`fmnes reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table-2, table-3, table-4, corrections, figure-1, sweep, or all (but the sweep)."
+        ),
+    ] = "all",
+    trials: Annotated[int, typer.Option(help="Trials per cell; the paper has 50.")] = 50,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results and report.")] = Path("reproduction"),
+    method: Annotated[str | None, typer.Option(help="Only this method, such as FM-NES.")] = None,
+) -> None:
+    """Run the paper's experiments and set our numbers beside the published ones."""
+    from fmnes.reproduction import reproduce as run
+    from fmnes.reproduction.report import HEAD, table_rows
+
+    console = Console()
+    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("trials")
+        try:
+            rows = run(
+                what,
+                trials=trials,
+                workers=workers,
+                out=out,
+                method=method,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        except KeyboardInterrupt:
+            bar.stop()
+            typer.echo(f"interrupted; finished trials are kept in {out}: the same command goes on from there")
+            raise typer.Exit(130) from None
+    if rows:
+        table = Table(*HEAD)
+        for line in table_rows(rows):
+            table.add_row(*line)
+        console.print(table)
+    typer.echo(f"report: {out / ('sweep.md' if what == 'sweep' else 'report.md')}, and the same as .html")
