@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmnes.errors import ArgumentError
+from fmnes.errors import ArgumentError, nearest
 from fmnes.result import Vector
+
+#: Steps as short as this leave no room to shrink before their squares underflow.
+MIN_SIGMA0 = 1e-130
 
 
 class Bounds(NamedTuple):
@@ -17,8 +23,8 @@ class Bounds(NamedTuple):
     upper: Vector
 
     def contain(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """x: (n, d). A point on a bound is inside; one with NaN is not."""
-        return np.asarray(((x >= self.lower) & (x <= self.upper)).all(axis=1))
+        """x: (n, d). A point on a bound is inside; one that is not finite never is."""
+        return np.asarray(((x >= self.lower) & (x <= self.upper) & np.isfinite(x)).all(axis=1))
 
 
 def check_x0(x0: ArrayLike) -> Vector:
@@ -43,7 +49,12 @@ def check_sigma0(sigma0: ArrayLike, x0: Vector) -> tuple[float, Vector | None]:
     bad = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
     if bad.size:
         raise ArgumentError(f"sigma0: found {array.flat[bad[0]]}, wanted a positive finite number")
-    stuck = np.flatnonzero(x0 + array == x0)
+    if array.min() < MIN_SIGMA0:
+        raise ArgumentError(
+            f"sigma0: found {array.min():g}, wanted at least {MIN_SIGMA0:g}; scale the problem"
+        )
+    with np.errstate(over="ignore"):
+        stuck = np.flatnonzero(x0 + array == x0)
     if stuck.size:
         i = int(stuck[0])
         raise ArgumentError(
@@ -129,6 +140,34 @@ def check_number(argument: str, found: Any, *, above: float = -math.inf, whole: 
     if isinstance(found, bool) or not isinstance(found, kinds) or not above < found < math.inf:
         raise ArgumentError(f"{argument}: found {found!r}, wanted {wanted} or None")
     return int(found) if whole else float(found)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def names_options(function: Callable[P, R]) -> Callable[P, R]:
+    """An unknown option becomes an error of ours that names the nearest one."""
+    parameters = inspect.signature(function).parameters
+    known = [name for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in kwargs:
+            if name not in known:
+                called = function.__qualname__.removesuffix(".__init__")
+                wanted = ", ".join(name for name in known if name != "self")
+                raise ArgumentError(
+                    f"{called}: found the option {name!r}, wanted one of {wanted}{nearest(name, known)}"
+                )
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def check_callback(callback: Any) -> None:
+    if callback is not None and not callable(callback):
+        raise ArgumentError(f"callback: found {callback!r}, wanted a function of one View, or None")
 
 
 def _floats(argument: str, found: Any, wanted: str) -> NDArray[np.float64]:

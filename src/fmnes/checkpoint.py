@@ -56,7 +56,7 @@ def dump(opt: Optimizer) -> tuple[dict[str, Any], Arrays]:
     metadata = {
         "kind": KIND,
         "method": opt.strategy.name,
-        "settings": settings,
+        "settings": _plain(settings),
         "max_redraws": opt._max_redraws,
         "population_size": opt.population_size,
         "target": opt.target,
@@ -115,7 +115,10 @@ def restore(cls: type[Optimizer], metadata: dict[str, Any], arrays: Arrays) -> O
     opt._numerical_faults = _count(metadata["numerical_faults"])
     opt._feasible_share = float(_shaped(arrays["feasible_share"], ()))
     recent = opt._recent
-    recent.bests = deque(arrays["recent_bests"].tolist(), maxlen=recent.window)
+    bests = arrays["recent_bests"]
+    if np.isnan(_shaped(bests, (min(bests.size, recent.window),))).any():
+        raise SnapshotError("NaN among the recent values")
+    recent.bests = deque(bests.tolist(), maxlen=recent.window)
     recent.flat, recent.infeasible, recent.unevaluated = map(_count, metadata["recent"])
     if "best.x" in arrays:
         best_x, best_fun = _finite(arrays["best.x"], (d,)), _finite(arrays["best.fun"], ())
@@ -129,7 +132,8 @@ def _restore_state(fresh: Any, arrays: Arrays) -> Any:
     fields = {}
     for name, template in fresh._asdict().items():
         if template is not None:
-            value = _finite(arrays[f"state.{name}"], np.shape(template))
+            kind = np.asarray(template).dtype.kind
+            value = _finite(arrays[f"state.{name}"], np.shape(template), kinds=kind)
             fields[name] = value if value.ndim else value[()]
     state = fresh._replace(**fields)
     if not state.sigma > 0:
@@ -154,6 +158,10 @@ def _restore_rng(state: dict[str, Any]) -> np.random.Generator:
     name = state["bit_generator"]
     if name not in _BIT_GENERATORS:
         raise SnapshotError(f"random generator {name!r}, wanted one of {', '.join(_BIT_GENERATORS)}")
+    # NumPy trusts the position in its buffer and would read beyond it.
+    position, length = (state["state"]["pos"], 624) if name == "MT19937" else (state.get("buffer_pos", 0), 4)
+    if not 0 <= _count(position) <= length:
+        raise SnapshotError(f"position {position} in the random generator's buffer, wanted at most {length}")
     bit_generator = getattr(np.random, name)(0)
     bit_generator.state = state
     return np.random.Generator(bit_generator)
@@ -163,7 +171,7 @@ def _plain(value: Any) -> Any:
     """The generator's state as JSON data; some kinds keep arrays in it."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def _count(found: Any) -> int:
@@ -178,7 +186,7 @@ def _shaped(array: NDArray[Any], shape: tuple[int, ...], kinds: str = "f") -> ND
     return array
 
 
-def _finite(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    if not np.isfinite(_shaped(array, shape, kinds="fib")).all():
+def _finite(array: NDArray[Any], shape: tuple[int, ...], kinds: str = "f") -> NDArray[Any]:
+    if not np.isfinite(_shaped(array, shape, kinds=kinds)).all():
         raise SnapshotError("NaN or infinity in the state")
     return array

@@ -136,19 +136,19 @@ class Loop:
         finished = self._evaluator(tasks, self._deadline)
         try:
             for position, outcome in finished:
+                self._examine(outcome, first=all(o is None for o in outcomes))
                 outcomes[position] = outcome
-                self._examine(outcome)
                 if self._hit(outcomes):
                     break
         except KeyboardInterrupt:
-            stop = self._interrupted()
+            stop = Stop(StopReason.INTERRUPTED)
         except RunError as error:
             stop = Stop(StopReason.STORAGE, str(error))
         finally:
             close = getattr(finished, "close", None)
             if close:
                 close()
-        if opt.generation == 0 and self.totals.restarts == 0:
+        if self.evaluations == 0 and not self._lost:
             _raise_if_bug(outcomes)
         counted = opt.evaluations
         opt.tell([o if o is not None else LOST for o in outcomes])
@@ -157,6 +157,8 @@ class Loop:
         told = [(o, x[i]) for i, o in enumerate(outcomes) if o is not None and o.status != "lost"]
         for outcome, point in told[:counted]:
             self.ledger.add(outcome, point)
+        if stop and stop.reason is StopReason.INTERRUPTED:
+            return self._interrupted()
         return stop or self._count_lost(names, outcomes)
 
     def _vectorized(self, x: NDArray[np.float64], fun: Callable[[Any], Any]) -> None:
@@ -166,10 +168,10 @@ class Loop:
         counted = self.opt.evaluations - counted
         self.ledger.add_values(f[:counted], x[:counted])
 
-    def _examine(self, outcome: Outcome) -> None:
+    def _examine(self, outcome: Outcome, first: bool) -> None:
         if not outcome.fault:
             return
-        if outcome.fault == WRONG_TYPE and self.evaluations == 0:
+        if outcome.fault == WRONG_TYPE and first and self.evaluations == 0:
             raise ObjectiveError(outcome.reason)
         if self._raise_errors:
             raise ObjectiveError(f"{outcome.reason}\n\n{outcome.detail}")
@@ -221,7 +223,8 @@ class Loop:
         if self._callback is None:
             return None
         try:
-            wants_stop = self._callback(view) is True
+            answer = self._callback(view)
+            wants_stop = isinstance(answer, (bool, np.bool_)) and bool(answer)
         except StopIteration:
             wants_stop = True
         return Stop(StopReason.CALLBACK, f"at generation {view.generation}") if wants_stop else None
@@ -254,7 +257,7 @@ class Loop:
             message += f"; most failed with: {failures[0].reason}"
         return replace(
             last,
-            x=best.x,
+            x=None if best.x is None else best.x.copy(),
             fun=best.fun,
             success=bool(reached or settled),
             message=message,
@@ -271,7 +274,7 @@ def _raise_if_bug(outcomes: list[Outcome | None]) -> None:
     """A whole first generation with one and the same fault is a bug, not an infeasible region."""
     made = [o for o in outcomes if o is not None]
     faults = {o.fault for o in made}
-    if len(made) < 2 or len(faults) != 1 or "" in faults:
+    if len(made) < len(outcomes) or len(made) < 2 or len(faults) != 1 or "" in faults:
         return
     raise ObjectiveError(
         f"this looks like a bug in the objective: each of the first {len(made)} evaluations failed: "

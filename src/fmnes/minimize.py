@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fmnes.arguments import check_callback, names_options
 from fmnes.optimizer import Optimizer
 from fmnes.result import Result, View
 from fmnes.runs.directory import RunDirectory
@@ -19,6 +20,7 @@ from fmnes.session import Settings, choose_evaluator, describe_objective, run_se
 from fmnes.strategies import Resampling, Strategy
 
 
+@names_options
 def minimize(
     fun: Callable[[Any], Any],
     x0: ArrayLike,
@@ -76,6 +78,7 @@ def minimize(
         callback: called with a `View` after every generation; return True or raise StopIteration to stop.
         progress: show a progress line on stderr.
     """
+    check_callback(callback)
     settings = Settings(
         max_evaluations=max_evaluations,
         max_seconds=max_seconds,

@@ -18,6 +18,7 @@ from fmnes.arguments import (
     check_rng,
     check_sigma0,
     check_x0,
+    names_options,
 )
 from fmnes.errors import ArgumentError, UsageError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
@@ -38,6 +39,7 @@ class Optimizer:
     point is asked again. The arguments mean what they mean in `fmnes.minimize`.
     """
 
+    @names_options
     def __init__(
         self,
         x0: ArrayLike,
@@ -53,7 +55,7 @@ class Optimizer:
         ftol: float | None = 1e-12,
     ) -> None:
         x0 = check_x0(x0)
-        self._x0, self._steps0 = x0, np.asarray(sigma0)
+        self._x0, self._steps0 = x0, np.array(sigma0)
         self.strategy, self._max_redraws = resolve(method)
         wanted = self.strategy.population_size
         if None not in (wanted, population_size) and wanted != population_size:
@@ -113,7 +115,7 @@ class Optimizer:
             raise UsageError("tell: found no open points; wanted ask() first, then one tell() for its points")
         current, slots = self._current, self._asked
         f, lost = read_values(values, len(slots))
-        if self.target is not None and (hits := np.flatnonzero(f <= self.target)).size:
+        if self.target is not None and (hits := np.flatnonzero((f <= self.target) & np.isfinite(f))).size:
             # Counted in slot order up to the first hit; what else was evaluated beside it changes nothing.
             lost = np.zeros(len(f), dtype=bool) if lost is None else lost
             lost[hits[0] + 1 :] = True
@@ -139,7 +141,10 @@ class Optimizer:
         draws = self.population_size // 2 if self.strategy.mirrored else self.population_size
         z = self._rng.standard_normal((draws, len(self._state.mean)))
         x = self._points(z)
-        self._current = Generation.of(z, x, self._inside(x))
+        inside = self._inside(x)
+        self._current = Generation.of(z, x, inside)
+        if self._max_redraws is not None and not inside.all():
+            self._redraw(self._current, np.flatnonzero(~inside))
         return self._current
 
     def _points(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -151,8 +156,9 @@ class Optimizer:
         if self.bounds is not None:
             return self.bounds.contain(x)
         # Without bounds only overflow can spoil a point; a finite sum rules it out for all at once.
-        if np.isfinite(np.add.reduce(x, None)):
-            return np.ones(len(x), dtype=bool)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(np.add.reduce(x, None)):
+                return np.ones(len(x), dtype=bool)
         return np.asarray(np.isfinite(x).all(axis=1))
 
     def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> None:
@@ -161,7 +167,9 @@ class Optimizer:
         if count:
             i = int((f if count == len(f) else np.where(feasible, f, np.inf)).argmin())
             if f[i] < self.best.fun:
-                self.best = Best(x[i].copy(), float(f[i]), self.evaluations + i + 1)
+                point = x[i].copy()
+                point.flags.writeable = False
+                self.best = Best(point, float(f[i]), self.evaluations + i + 1)
         self.evaluations += len(f)
         self.n_infeasible += len(f) - count
 
@@ -181,7 +189,7 @@ class Optimizer:
     def _update(self, current: Generation) -> None:
         with np.errstate(all="ignore"):
             state = self.strategy.update(self._state, current.z, current.f)
-        if _stays_finite(state, self._state):
+        if _stays_finite(state, self._state) and state.sigma > 0:
             self._state = state
         else:
             self._numerical_faults += 1
@@ -216,7 +224,7 @@ class Optimizer:
             population_size=self.population_size,
             mean=self._in_user_units(shape.mean),
             sigma=float(shape.sigma),
-            axis_lengths=shape.axis_lengths,
+            axis_lengths=np.array(shape.axis_lengths),
             phase=shape.phase,
             feasible_share=self._feasible_share,
             generation_best=self._recent.bests[-1] if self._recent.bests else np.inf,
@@ -262,9 +270,9 @@ class Optimizer:
         reason = stop.reason if stop else None
         settled = reason is not None and reason.converged and np.isfinite(self.best.fun)
         return Result(
-            x=self.best.x,
+            x=None if self.best.x is None else self.best.x.copy(),
             fun=self.best.fun,
-            success=reason is StopReason.TARGET or (self.target is None and settled),
+            success=bool(reason is StopReason.TARGET or (self.target is None and settled)),
             stop_reason=reason,
             message=stop.message if stop else "still running",
             nfev=self.evaluations,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fmnes import checkpoint
+from fmnes.arguments import check_callback, names_options
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.command import Command
 from fmnes.evaluation.outcome import Outcome
@@ -31,6 +32,7 @@ _OPEN_ENDINGS = {
 }
 
 
+@names_options
 def resume(
     run_dir: str | os.PathLike[str],
     fun: Callable[[Any], Any] | None = None,
@@ -53,6 +55,7 @@ def resume(
 
     fun: the objective, the same as before. A `fmnes.Command` need not be given: the directory remembers it.
     """
+    check_callback(callback)
     given = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "workers": workers}
     given |= {"timeout": timeout, "retries": retries}
     changes = {name: value for name, value in given.items() if value is not _UNCHANGED}

@@ -6,6 +6,7 @@ evaluations (the slot stays open), resampling (a failed slot gets a new draw) an
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -71,6 +72,8 @@ def _templates(lam: int) -> tuple[Floats, NDArray[np.int64], NDArray[np.intp]]:
 
 def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
     """What a user told, as floats (NaN for failed), and a mask of lost ones, None if there are none. (n,)"""
+    if isinstance(values, (str, bytes, Mapping, Set)):
+        raise ArgumentError(f"tell: found {type(values).__name__}, wanted a sequence of {n} values")
     try:
         array = np.asarray(values)
     except ValueError:  # a ragged list: its bad element is named below

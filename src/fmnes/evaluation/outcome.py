@@ -81,8 +81,15 @@ def from_return(returned: Any) -> Outcome:
             return from_number(float(returned))
         except OverflowError:  # an integer beyond float64
             return infeasible("returned a number too large for a float")
+    if isinstance(returned, np.ma.MaskedArray) and np.ma.is_masked(returned):
+        return infeasible("returned a masked value")
     # NumPy, JAX and torch scalars and arrays of one element; complex numbers and strings are refused.
-    array = np.asarray(returned)
+    try:
+        array = np.asarray(returned)
+    except ValueError:  # a ragged list
+        raise WrongType(
+            f"the objective returned an uneven {type(returned).__name__}; wanted one real number"
+        ) from None
     if array.size == 1 and array.dtype.kind in "fiub":
         return from_number(float(array.reshape(())))
     if array.size == 1 and array.dtype.kind == "O" and array.reshape(()).item() is None:
@@ -96,18 +103,18 @@ def from_return(returned: Any) -> Outcome:
 
 def from_exception(exception: BaseException) -> Outcome:
     """The outcome of an objective that raised."""
-    if isinstance(exception, Lost):
-        return lost(str(exception) or "lost")
-    if isinstance(exception, Infeasible):
-        return infeasible(str(exception) or "infeasible")
-    name = type(exception).__name__
     # An exception's own __str__ is the user's code and may fail as well.
     try:
-        message = str(exception)
+        message = str(exception)[:300]
     except Exception:
         message = "(its message could not be read)"
+    if isinstance(exception, Lost):
+        return lost(message or "lost")
+    if isinstance(exception, Infeasible):
+        return infeasible(message or "infeasible")
+    name = type(exception).__name__
     tail = "".join(traceback.format_exception(exception))[-DETAIL_LIMIT:]
-    return infeasible(f"{name}: {message}"[:300] if message else name, fault=name, detail=tail)
+    return infeasible(f"{name}: {message}" if message else name, fault=name, detail=tail)
 
 
 def call(fun: Callable[[Any], Any], x: Any) -> Outcome:

@@ -88,6 +88,8 @@ def call_or_raise(fun: Callable[[Any], Any], x: Any) -> Outcome:
         returned = fun(x)
     except (Infeasible, Lost) as error:
         return from_exception(error)
+    except StopIteration as error:  # which would end the iteration it is called from
+        raise ObjectiveError("the objective raised StopIteration") from error
     try:
         return from_return(returned)
     except TypeError as error:

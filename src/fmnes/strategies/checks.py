@@ -30,7 +30,10 @@ def check_positive_int(argument: str, found: Any) -> None:
 
 def check_shape_matrix(argument: str, found: ArrayLike, d: int) -> tuple[NDArray[np.float64], float]:
     """The matrix with determinant ±1, and the factor |det|^(1/d) that was taken out of it."""
-    matrix = np.asarray(found, dtype=float)
+    try:
+        matrix = np.asarray(found, dtype=float)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{argument}: found {found!r}, wanted a matrix of numbers") from None
     if matrix.shape != (d, d):
         raise ArgumentError(f"{argument}: found shape {matrix.shape}, wanted {(d, d)}")
     if not np.isfinite(matrix).all():

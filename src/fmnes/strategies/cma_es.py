@@ -156,7 +156,9 @@ class CMAES:
         return Shape(state.mean, state.sigma, state.D, "")
 
     def covariance(self, state: CMAESState, backend: Backend = NUMPY) -> Array:
-        return state.sigma**2 * state.C
+        # Of the points it samples: C itself is ahead of its decomposition between refreshes.
+        root = state.sigma * (state.B * state.D)
+        return root @ root.T
 
 
 def _refresh(state: CMAESState, backend: Backend) -> CMAESState:

@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmnes.arguments import check_number, names_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
 from fmnes.steps.expansion import axis_factors, expansion_rate
@@ -127,12 +128,16 @@ class FMNES:
     B0: ArrayLike | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_positive_int("population_size", self.population_size)
         check_choice("rank_one", self.rank_one, ("on-ridge", "always", "never"))
         check_choice("path_rate", self.path_rate, ("tables", "printed"))
         check_choice("alpha", self.alpha, ("tables", "public"))
         check_positive_int("refresh", self.refresh)
-        if not self.ridge_threshold > 1:
-            raise ArgumentError(f"ridge_threshold: found {self.ridge_threshold!r}, wanted a number above 1")
+        if self.ridge_threshold is None:
+            raise ArgumentError("ridge_threshold: found None, wanted a number above 1")
+        check_number("ridge_threshold", self.ridge_threshold, above=1)
+        if not isinstance(self.reset, bool):
+            raise ArgumentError(f"reset: found {self.reset!r}, wanted True or False")
 
     @property
     def name(self) -> str:
@@ -147,9 +152,10 @@ class FMNES:
         d = len(x0)
         eye = xp.eye(d, dtype=x0.dtype)
         F0 = A0 = None
-        if self.B0 is not None and d > 1:
+        if self.B0 is not None:
             B0, scale = check_shape_matrix("B0", self.B0, d)
             sigma0 = sigma0 * scale
+        if self.B0 is not None and d > 1:
             F0, axes, Vt = backend.svd(xp.asarray(B0))
             A0 = axes[:, None] * Vt
         state = FMNESState(
@@ -297,6 +303,9 @@ class FMNES:
             exact if state.ridge_block is None else estimate,
         )
         return wanted, block
+
+
+FMNES.__init__ = names_options(FMNES.__init__)  # type: ignore[method-assign]
 
 
 def DXNESIC(**settings: Any) -> FMNES:

@@ -57,7 +57,7 @@ class XNES:
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> XNESState:
         xp = backend.xp
-        if self.B0 is None or len(x0) == 1:
+        if self.B0 is None:
             return XNESState(x0, sigma0, xp.eye(len(x0), dtype=x0.dtype))
         B0, scale = check_shape_matrix("B0", self.B0, len(x0))
         return XNESState(x0, sigma0 * scale, xp.asarray(B0))
