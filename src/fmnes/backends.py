@@ -24,6 +24,8 @@ class Backend:
     """The array namespace: numpy or jax.numpy."""
     cond: Callable[..., Any]
     """cond(predicate, if_true, if_false, *operands): calls one of the two functions."""
+    choose: Callable[..., Any]
+    """The same for branches so cheap that a GPU computes both sooner than it decides."""
     repeat: Callable[..., Any]
     """repeat(first, last, body, carry): carry = body(i, carry) for i = first, first - 1, …, last."""
     search: Callable[[Any, Array], Array]
@@ -32,8 +34,10 @@ class Backend:
     """U, singular values (descending), Vᵀ; NaN, not an exception, where it does not converge."""
     eigh: Callable[[Array], tuple[Array, Array]]
     """Eigenvalues (ascending), eigenvectors; NaN, not an exception, where it does not converge."""
-    eigenvalues: Callable[[Array], Array]
-    """Of a symmetric matrix, ascending; NaN, not an exception, where it does not converge."""
+    eigh_psd: Callable[[Array], tuple[Array, Array]]
+    """The same where no eigenvalue is negative."""
+    eigenvalues_psd: Callable[[Array], Array]
+    """Its values alone."""
 
 
 def _numpy_cond(
@@ -73,9 +77,11 @@ NUMPY = Backend(
     name="numpy",
     xp=np,
     cond=_numpy_cond,
+    choose=_numpy_cond,
     repeat=_numpy_repeat,
     search=bisect.bisect_left,
     svd=_numpy_svd,
     eigh=_numpy_eigh,
-    eigenvalues=_numpy_eigenvalues,
+    eigh_psd=_numpy_eigh,
+    eigenvalues_psd=_numpy_eigenvalues,
 )

@@ -20,4 +20,4 @@ def expansion_rate(gamma: Array, tau: Array, d: int, population_size: int, xp: A
 def axis_factors(gamma: Array, tau: Array, moving: Array, xp: Any) -> tuple[Array, Array]:
     """The eigenvalues of Q on the current axes (d,), and ln det(Q)/d; all 1 and 0 unless moving."""
     growing = (tau > TAU_NOISE) & moving
-    return 1.0 + growing * (gamma - 1.0), xp.log(gamma) * (xp.count_nonzero(growing) / len(tau))
+    return 1.0 + growing * (gamma - 1.0), xp.log(gamma) * (growing.sum(dtype=tau.dtype) / len(tau))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.backends import Array
+from fmnes.backends import NUMPY, Array, Backend
 
 CONVERGENCE, STAGNATION, MOVEMENT = 0, 1, 2
 PHASES = ("convergence", "stagnation", "movement")
@@ -21,6 +21,11 @@ PHASES = ("convergence", "stagnation", "movement")
 def phase_of(path_norm: Array, expected: float) -> Array:
     """The phase (paper step 5) as a number: an index of PHASES. `path_norm` is ‖p_σ‖."""
     return (path_norm >= 0.1 * expected) * 1 + (path_norm >= expected) * 1
+
+
+def phase_name(path_norm: Array, expected: float, backend: Backend) -> str:
+    """The phase in words for an observer; empty inside compiled code, where nobody can look."""
+    return PHASES[int(phase_of(path_norm, expected))] if backend is NUMPY else ""
 
 
 class Rates(NamedTuple):

@@ -18,17 +18,17 @@ BLOCK = 4
 SWEEPS = 1
 
 
-def start_block(d: int, xp: Any) -> Array:
+def start_block(d: int, dtype: Any, xp: Any) -> Array:
     """Orthonormal vectors that meet every direction, for a matrix nothing is known about yet. (d, ≤ BLOCK)"""
     # Columns of a cosine transform: dense, so that no axis-parallel ridge can hide from all of them.
     rows, columns = np.arange(d)[:, None] + 0.5, np.arange(min(d, BLOCK))[None, :]
     block = np.cos(np.pi / d * rows * columns)
-    return xp.asarray(block / np.linalg.norm(block, axis=0))
+    return xp.asarray(block / np.linalg.norm(block, axis=0), dtype=dtype)
 
 
-def leading_block(d: int, xp: Any) -> Array:
+def leading_block(d: int, dtype: Any, xp: Any) -> Array:
     """The block of a matrix whose left singular vectors are the coordinate axes, longest first."""
-    return xp.eye(d, min(d, BLOCK))
+    return xp.eye(d, min(d, BLOCK), dtype=dtype)
 
 
 def axis_ratio(
@@ -47,8 +47,8 @@ def axis_ratio(
         image = transposed(block)
     # Ritz values: eigenvalues of (blockᵀ A Aᵀ block) y = μ (blockᵀ block) y, made an ordinary problem by
     # the inverse square root of the Gram matrix, whose smallest eigenvalues are floored.
-    values, vectors = backend.eigh(block.T @ block)
+    values, vectors = backend.eigh_psd(block.T @ block)
     half = vectors / xp.sqrt(xp.maximum(values, 1e-12 * values[-1]))
     reduced = image @ half
-    values, vectors = backend.eigh(reduced.T @ reduced)
+    values, vectors = backend.eigh_psd(reduced.T @ reduced)
     return xp.sqrt(values[-1] / values[-2]), (block @ (half @ vectors))[:, ::-1]

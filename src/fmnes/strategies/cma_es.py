@@ -124,7 +124,7 @@ class CMAES:
         n, d = z.shape
         k = constants(d, n, self.parameters)
         ranks, _ = ranks_by_value(f, xp)
-        weights = xp.asarray(k.weights)[ranks]
+        weights = xp.asarray(k.weights, dtype=z.dtype)[ranks]
         selected = xp.maximum(weights, 0.0)
         generation = state.generation + 1
 
@@ -143,7 +143,8 @@ class CMAES:
         scaled = xp.where(weights < 0, weights * d / xp.maximum(norm2, 1e-300), weights)
         y = (z * state.D) @ state.B.T
         # (47): the decay of C, plus what p_c lacks while it is stalled
-        decay = 1 - k.c_1 - k.c_mu * k.weights.sum() + xp.where(stalled, k.c_1 * k.c_c * (2 - k.c_c), 0.0)
+        decay = 1 - k.c_1 - k.c_mu * float(k.weights.sum())
+        decay = decay + xp.where(stalled, k.c_1 * k.c_c * (2 - k.c_c), 0.0)
         C = y.T @ ((k.c_mu * scaled)[:, None] * y)
         C += (k.c_1 * p_c)[:, None] * p_c
         C += decay * state.C
@@ -165,7 +166,7 @@ def _refresh(state: CMAESState, backend: Backend) -> CMAESState:
     xp = backend.xp
     d = len(state.mean)
     C = 0.5 * (state.C + state.C.T)
-    values, B = backend.eigh(C)
+    values, B = backend.eigh_psd(C)
     # Rounding can push a tiny eigenvalue below zero; the floor is relative, so scale does not matter.
     D = xp.sqrt(xp.maximum(values, values[-1] * (d * xp.finfo(values.dtype).eps)))
     return state._replace(C=C, B=B, D=D)

@@ -19,6 +19,7 @@ generations, pays for a decomposition. `refresh=1` is the paper's algorithm to t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -33,7 +34,7 @@ from fmnes.steps.expansion import axis_factors, expansion_rate
 from fmnes.steps.low_rank import Exponential, exponential, rank_one_factor
 from fmnes.steps.mirrored import mirrored_points, pair_differences, pair_sums
 from fmnes.steps.paths import expected_norm, follow
-from fmnes.steps.phases import MOVEMENT, PHASES, Rates, learning_rates, phase_of
+from fmnes.steps.phases import MOVEMENT, Rates, learning_rates, phase_name, phase_of
 from fmnes.steps.ranking import ranks_by_value_then_distance
 from fmnes.steps.ridge import axis_ratio, leading_block, start_block
 from fmnes.steps.weights import RankWeights, distance_alphas, distance_weights, rank_weights
@@ -94,7 +95,7 @@ def constants(d: int, population_size: int, path_rate: str, alpha: str) -> Const
         rates=rates,
         expected_norm=expected_norm(d),
         # The paper prints c_σ without √d; its tables come out with it, as in the original DX-NES.
-        c_sigma=c_sigma if path_rate == "printed" else c_sigma / np.sqrt(d),
+        c_sigma=c_sigma if path_rate == "printed" else c_sigma / math.sqrt(d),
         c_c=(4 + mu / d) / (d + 4 + 2 * mu / d),
         c_1=2 / ((d + 1.3) ** 2 + mu),
         # 1/η_B generations are what the shape takes to change noticeably. In low dimension that is long, and
@@ -156,7 +157,7 @@ class FMNES:
             B0, scale = check_shape_matrix("B0", self.B0, d)
             sigma0 = sigma0 * scale
         if self.B0 is not None and d > 1:
-            F0, axes, Vt = backend.svd(xp.asarray(B0))
+            F0, axes, Vt = backend.svd(xp.asarray(B0, dtype=x0.dtype))
             A0 = axes[:, None] * Vt
         state = FMNESState(
             generation=xp.asarray(0),
@@ -169,7 +170,7 @@ class FMNES:
             p_c=xp.zeros_like(x0),
             gamma=xp.ones_like(sigma0),
             unconstrained=xp.asarray(True),
-            ridge_block=start_block(d, xp) if self._estimates_ridge(d) else None,
+            ridge_block=start_block(d, x0.dtype, xp) if self._estimates_ridge(d) else None,
             F0=F0,
             A0=A0,
         )
@@ -193,22 +194,22 @@ class FMNES:
             first_failure, lambda s: self._meet_first_failure(s, xp), _unchanged, state
         )
 
-        by_rank = xp.asarray(k.weights.centred)[ranks]
+        by_rank = xp.asarray(k.weights.centred, dtype=z.dtype)[ranks]
         p_sigma = follow(state.p_sigma, pair_differences(by_rank) @ z, k.c_sigma, k.weights.mu_eff)  # line 12
         phase = phase_of(xp.sqrt(xp.vecdot(p_sigma, p_sigma)), k.expected_norm)
         moving = phase == MOVEMENT
-        weights = backend.cond(  # line 13
+        weights = backend.choose(  # line 13
             moving,
             lambda: distance_weights(
-                xp.asarray(k.weights.raw)[ranks],
+                xp.asarray(k.weights.raw, dtype=z.dtype)[ranks],
                 xp.repeat(xp.sqrt(norm2), 2),
-                xp.asarray(k.alphas)[feasible],
+                xp.asarray(k.alphas, dtype=z.dtype)[feasible],
                 xp,
             ),
             lambda: by_rank,
         )
-        eta_sigma = xp.asarray(k.rates.sigma)[phase, feasible]  # line 14
-        eta_B = xp.asarray(k.rates.shape)[phase, feasible]
+        eta_sigma = xp.asarray(k.rates.sigma, dtype=z.dtype)[phase, feasible]  # line 14
+        eta_B = xp.asarray(k.rates.shape, dtype=z.dtype)[phase, feasible]
 
         pair_weights = pair_sums(weights)
         G_delta = pair_differences(weights) @ z  # line 15
@@ -255,7 +256,7 @@ class FMNES:
     def shape(self, state: FMNESState, backend: Backend = NUMPY) -> Shape:
         xp = backend.xp
         d = len(state.mean)
-        phase = PHASES[int(phase_of(xp.sqrt(xp.vecdot(state.p_sigma, state.p_sigma)), expected_norm(d)))]
+        phase = phase_name(xp.sqrt(xp.vecdot(state.p_sigma, state.p_sigma)), expected_norm(d), backend)
         return Shape(state.mean, state.sigma, xp.sqrt(xp.vecdot(state.A, state.A)), phase)
 
     def covariance(self, state: FMNESState, backend: Backend = NUMPY) -> Array:
@@ -283,7 +284,7 @@ class FMNES:
 
         def exact() -> tuple[Array, None]:
             A = Q[:, None] * (state.A + yM @ basis)
-            values = backend.eigenvalues(A @ A.T)  # squares, but the two largest lose no digits
+            values = backend.eigenvalues_psd(A @ A.T)  # squares, but the two largest lose no digits
             return values[-1] > self.ridge_threshold**2 * values[-2], None
 
         def estimate() -> tuple[Array, Array]:
@@ -327,7 +328,7 @@ def _first_shape(state: FMNESState, xp: Any) -> FMNESState:
         A=A,
         # A⁽⁰⁾ = D Vᵀ, so its inverse V D⁻¹ is its transpose over the squared row lengths.
         A_inverse=None if state.A_inverse is None else A.T / xp.vecdot(A, A),
-        ridge_block=None if state.ridge_block is None else start_block(d, xp),
+        ridge_block=None if state.ridge_block is None else start_block(d, A.dtype, xp),
     )
 
 
@@ -395,5 +396,5 @@ def _refresh(state: FMNESState, backend: Backend) -> FMNESState:
         A=axes[:, None] * Vt,
         A_inverse=None if state.A_inverse is None else Vt.T / axes,
         p_c=F.T @ (state.F @ state.p_c),
-        ridge_block=None if state.ridge_block is None else leading_block(d, xp),
+        ridge_block=None if state.ridge_block is None else leading_block(d, axes.dtype, xp),
     )

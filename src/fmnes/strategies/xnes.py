@@ -60,7 +60,7 @@ class XNES:
         if self.B0 is None:
             return XNESState(x0, sigma0, xp.eye(len(x0), dtype=x0.dtype))
         B0, scale = check_shape_matrix("B0", self.B0, len(x0))
-        return XNESState(x0, sigma0 * scale, xp.asarray(B0))
+        return XNESState(x0, sigma0 * scale, xp.asarray(B0, dtype=x0.dtype))
 
     def sample(self, state: XNESState, z: Array, backend: Backend = NUMPY) -> Array:
         return state.mean + state.sigma * (z @ state.B.T)
@@ -70,7 +70,7 @@ class XNES:
         n, d = z.shape
         eta = learning_rate(d)
         ranks, _ = ranks_by_value(f, xp)
-        weights = xp.asarray(rank_weights(n).centred)[ranks]
+        weights = xp.asarray(rank_weights(n).centred, dtype=z.dtype)[ranks]
         G_delta = weights @ z
         G_sigma = (weights @ xp.vecdot(z, z)) / d  # the weights sum to zero, so −I drops out
         mean = state.mean + state.sigma * (state.B @ G_delta)

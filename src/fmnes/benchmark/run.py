@@ -1,0 +1,158 @@
+"""`fmnes bench`: every table of the benchmark, in one process on one thread."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fmnes.benchmark.contestants import FULL_MATRIX, LINEAR, ours
+from fmnes.benchmark.speed import Timing, compare, default_population_size, one_round
+
+FULL_DIMENSIONS = (2, 10, 40, 100, 400, 1000)
+LINEAR_DIMENSIONS = (1000, 10_000, 100_000, 1_000_000)
+FAILING = (0.0, 0.3)
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+def in_one_thread(arguments: list[str]) -> int:
+    """Run this module in a fresh process whose BLAS has one thread, as the peers are then timed too."""
+    environment = {**os.environ, **dict.fromkeys(THREADS, "1")}
+    return subprocess.run(
+        [sys.executable, "-m", "fmnes.benchmark.run", *arguments], env=environment
+    ).returncode
+
+
+def floor_seconds(d: int, population_size: int, repeats: int = 20) -> float:
+    """What no full matrix can do without: the draws, z ↦ B z, one update of B by λ/2 directions."""
+    rng = np.random.default_rng(0)
+    n = population_size // 2
+    B, small = np.eye(d), np.eye(n)
+    best = math.inf
+    for _ in range(repeats):
+        started = time.perf_counter()
+        z = rng.standard_normal((n, d))
+        y = z @ B.T
+        (y.T @ small) @ z
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def peak_megabytes(method: str, d: int, population_size: int) -> float:
+    """Most memory that three generations hold at once, in MB, NumPy's arrays included."""
+    tracemalloc.start()
+    try:
+        contestant = ours(method, d, population_size)
+        one_round(contestant, d, 0.0, 3, np.random.default_rng(0))
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+def growth(timings: list[Timing], name: str, low: int, high: int, failing: float) -> float:
+    """Exponent of the cost per evaluation between two dimensions."""
+    at = {t.d: t.microseconds for t in timings if t.name == name and t.failing == failing}
+    if low not in at or high not in at:
+        return math.nan
+    return math.log(at[high] / at[low]) / math.log(high / low)
+
+
+def environment() -> dict[str, Any]:
+    versions = {}
+    for package in ("numpy", "cma", "cmaes", "fcmaes", "crfmnes"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = "not installed"
+    return {"python": platform.python_version(), "machine": platform.machine(), **versions}
+
+
+def run(
+    full: tuple[int, ...], linear: tuple[int, ...], seconds: float, say: Callable[[str], None] = print
+) -> dict[str, Any]:
+    timings: list[Timing] = []
+    rows: list[dict[str, Any]] = []
+    say(
+        "| d | λ | failing | "
+        + " | ".join(f"{n} µs" for n in FULL_MATRIX)
+        + " | floor µs | / best Python | / fcmaes |"
+    )
+    say("|" + " --- |" * (len(FULL_MATRIX) + 6))
+    for d in full:
+        size = default_population_size(d)
+        floor = 1e6 * floor_seconds(d, size) / size
+        for failing in FAILING:
+            found = list(compare(FULL_MATRIX, d, size, failing=failing, seconds=seconds))
+            timings += found
+            cost = {t.name: t.microseconds for t in found}
+            python = min((cost[n] for n in ("cma", "cmaes") if not math.isnan(cost[n])), default=math.nan)
+            row = {"d": d, "lambda": size, "failing": failing, **cost, "floor": floor}
+            row |= {"ratio_python": cost["fm-nes"] / python, "ratio_fcmaes": cost["fm-nes"] / cost["fcmaes"]}
+            rows.append(row)
+            costs = " | ".join(f"{cost[n]:.4g}" for n in FULL_MATRIX)
+            ratios = f"{row['ratio_python']:.2f} | {row['ratio_fcmaes']:.2f}"
+            say(f"| {d} | {size} | {failing:.0%} | {costs} | {floor:.3g} | {ratios} |")
+    say("")
+    exponents = {f"{f:.0%}": growth(timings, "fm-nes", 100, 1000, f) for f in FAILING}
+    if 100 in full and 1000 in full:
+        say(f"growth of the cost of FM-NES per evaluation from d = 100 to 1000: exponent {exponents}\n")
+    linear_rows: list[dict[str, Any]] = []
+    say("| d | λ | " + " | ".join(f"{n} µs" for n in LINEAR) + " | ratio |")
+    say("|" + " --- |" * (len(LINEAR) + 3))
+    for d in linear:
+        size = 32
+        found = list(compare(LINEAR, d, size, generations=max(3, 200_000 // d), rounds=3, seconds=seconds))
+        cost = {t.name: t.microseconds for t in found}
+        ratio = cost["cr-fm-nes"] / cost["crfmnes"]
+        linear_rows.append({"d": d, "lambda": size, **cost, "ratio": ratio})
+        say(f"| {d} | {size} | " + " | ".join(f"{cost[n]:.4g}" for n in LINEAR) + f" | {ratio:.2f} |")
+    say("")
+    memory = [
+        {"method": method, "d": d, "megabytes": peak_megabytes(method, d, default_population_size(d))}
+        for method, dimensions in (("fm-nes", full), ("cr-fm-nes", linear))
+        for d in dimensions
+        if d >= 100
+    ]
+    say("| method | d | peak MB |")
+    say("| --- | --- | --- |")
+    for entry in memory:
+        say(f"| {entry['method']} | {entry['d']} | {entry['megabytes']:.1f} |")
+    return {
+        "environment": environment(),
+        "full_matrix": rows,
+        "growth_exponent_100_to_1000": exponents,
+        "linear": linear_rows,
+        "memory": memory,
+    }
+
+
+def main(arguments: list[str]) -> None:
+    """`python -m fmnes.benchmark.run FULL LINEAR SECONDS [OUT]`, dimensions separated by commas."""
+    full, linear = (tuple(int(d) for d in text.split(",") if d) for text in arguments[:2])
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    result = run(full, linear, float(arguments[2]), say)
+    if len(arguments) > 3:
+        out = Path(arguments[3])
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "speed.json").write_text(json.dumps(result, indent=1).replace("NaN", "null") + "\n")
+        (out / "speed.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
