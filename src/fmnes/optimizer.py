@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from dataclasses import replace
@@ -148,7 +149,9 @@ class Optimizer:
         return self._current
 
     def _points(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
-        with np.errstate(all="ignore"):
+        # Only a huge step size can overflow here, and telling NumPy to be quiet about it takes its time.
+        quiet = np.errstate(all="ignore") if self._state.sigma > 1e100 else contextlib.nullcontext()
+        with quiet:
             x: NDArray[np.float64] = self.strategy.sample(self._state, z)
             return x if self._scale is None else x * self._scale
 

@@ -53,7 +53,7 @@ def exponential(z: Array, u: Array, c: Array, backend: Backend) -> Exponential:
     x = cu[:, None] * gram
     # φ₁(±X) = even ± odd, both polynomials in X², summed together by Horner's rule as [even; odd] (2n, n).
     square = x @ x
-    pairs = backend.search(_pair_limits(), xp.vdot(x, x))  # the Frobenius norm bounds ‖X²‖
+    pairs = backend.search(_pair_limits(), xp.sqrt(xp.vdot(square, square)))
     identities = xp.asarray(_scaled_identities(n), dtype=z.dtype)
     both = backend.repeat(pairs - 1, 0, lambda j, total: total @ square + identities[j], identities[pairs])
     even, odd = both[:n] * cu, (x @ both[n:]) * cu

@@ -33,7 +33,7 @@ def ranks_by_value_then_distance(f: Array, pair_norm2: Array, backend: Backend) 
 
     def with_failed() -> Array:
         # Sorted by the last key first: f (failed ones at +inf), then ‖z‖² among failed ones, then index.
-        distance2 = xp.where(feasible, 0.0, xp.repeat(pair_norm2, 2))
+        distance2 = xp.repeat(pair_norm2, 2) * ~feasible
         return xp.lexsort((distance2, xp.where(feasible, f, xp.inf)))
 
     order = backend.cond(count == len(f), lambda: f.argsort(stable=True), with_failed)
