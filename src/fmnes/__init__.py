@@ -24,12 +24,13 @@ from fmnes.minimize import minimize
 from fmnes.optimizer import Optimizer
 from fmnes.result import Failure, Result, StopReason, View
 from fmnes.resume import resume
-from fmnes.strategies import CMAES, DXNESIC, FMNES, XNES, Resampling
+from fmnes.strategies import CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CMAES",
+    "CRFMNES",
     "DXNESIC",
     "FMNES",
     "LOST",

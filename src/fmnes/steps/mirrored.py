@@ -15,7 +15,7 @@ _SIGNS = np.array([[1.0], [-1.0]])
 def mirrored_points(mean: Array, sigma: Array, steps: Array) -> Array:
     """m ± σ · step for every row of `steps` (n, d). Returns (2n, d)."""
     n, d = steps.shape
-    return (steps[:, None, :] * (sigma * _SIGNS) + mean).reshape(2 * n, d)
+    return (steps[:, None, :] * (sigma * _SIGNS.astype(steps.dtype)) + mean).reshape(2 * n, d)
 
 
 def pair_sums(weights: Array) -> Array:

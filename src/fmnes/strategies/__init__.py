@@ -10,6 +10,7 @@ from fmnes.errors import ArgumentError, nearest
 from fmnes.strategies.base import Shape, Strategy
 from fmnes.strategies.checks import check_positive_int
 from fmnes.strategies.cma_es import CMAES
+from fmnes.strategies.cr_fm_nes import CRFMNES
 from fmnes.strategies.fm_nes import DXNESIC, FMNES
 from fmnes.strategies.xnes import XNES
 
@@ -18,6 +19,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "dx-nes-ic": DXNESIC,
     "xnes": XNES,
     "cma-es": CMAES,
+    "cr-fm-nes": CRFMNES,
 }
 
 #: Failed draws in one generation after which resampling gives up: the feasible region is out of reach.
@@ -64,4 +66,15 @@ def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:
     return method, None
 
 
-__all__ = ["CMAES", "DXNESIC", "FMNES", "METHODS", "XNES", "Resampling", "Shape", "Strategy", "resolve"]
+__all__ = [
+    "CMAES",
+    "CRFMNES",
+    "DXNESIC",
+    "FMNES",
+    "METHODS",
+    "XNES",
+    "Resampling",
+    "Shape",
+    "Strategy",
+    "resolve",
+]

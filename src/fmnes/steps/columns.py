@@ -1,0 +1,90 @@
+"""Long arrays, one group of columns at a time, so that what a formula makes on its way stays in the cache.
+
+`(a * b + c) / d` over 10⁶ coordinates writes two intermediate results to memory and reads them back. Over a
+few thousand coordinates at a time it reads a, b, c, d and writes the result, and memory sees nothing else.
+That is for NumPy. A compiler does it by itself, so other backends get the whole arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fmnes.backends import Array, Backend
+from fmnes.steps.mirrored import mirrored_points
+
+#: Size of a group's arguments: within a core's share of the cache, and work enough to hide the cost of calls.
+GROUP_BYTES = 2**21
+#: Shorter runs of memory are read and written more slowly.
+MIN_COLUMNS = 2**11
+
+
+def by_columns(function: Callable[..., tuple[Any, Any]], *arrays: Array, backend: Backend) -> tuple[Any, Any]:
+    """function(*arrays), for arrays (..., d).
+
+    `function` returns two tuples: arrays (..., d), whose columns depend on the same columns of its arguments
+    only, and sums over all columns.
+    """
+    groups = _groups(arrays, backend)
+    if len(groups) == 1:
+        return function(*arrays)
+    columns, sums = function(*(a[..., groups[0]] for a in arrays))
+    d = arrays[0].shape[-1]
+    whole = tuple(np.empty((*c.shape[:-1], d), c.dtype) for c in columns)
+    for group in groups:
+        if group.start > 0:
+            columns, more = function(*(a[..., group] for a in arrays))
+            sums = tuple(total + partial for total, partial in zip(sums, more, strict=True))
+        for array, part in zip(whole, columns, strict=True):
+            array[..., group] = part
+    return whole, sums
+
+
+def mirrored_points_by_columns(
+    steps: Callable[..., Array], mean: Array, z: Array, *arrays: Array, backend: Backend
+) -> Array:
+    """mirrored_points(mean, 1, steps(z, *arrays)), (2n, d); z and steps are (n, d), the other arrays (d,)."""
+    groups = _groups((z, mean, *arrays), backend)
+    if len(groups) == 1:
+        return mirrored_points(mean, 1.0, steps(z, *arrays))
+    n, d = z.shape
+    points = np.empty((n, 2, d), np.result_type(mean, z))
+    for group in groups:
+        step = steps(z[:, group], *(a[group] for a in arrays))
+        # Written where they belong at once: these arrays are the largest of a generation.
+        np.add(mean[group], step, out=points[:, 0, group])
+        np.subtract(mean[group], step, out=points[:, 1, group])
+    return points.reshape(2 * n, d)
+
+
+# Sums over coordinates and over draws. To JAX they are not matrix products, which it may compute with fewer
+# digits (10 bits on recent GPUs) and whose operands it writes out; plain sums it does several at a time.
+
+
+def dot(a: Array, b: Array, xp: Any) -> Array:
+    """Σ_i a_i b_i for each row of a. a: (..., d); b: like a, or (d,)."""
+    if xp is np:
+        return a @ b if a.ndim > b.ndim else np.vecdot(a, b)
+    return (a * b).sum(axis=-1)
+
+
+def weighted_sum(weights: Array, z: Array, xp: Any) -> Array:
+    """Σ_k weights_k z_k. weights: (n,); z: (n, d); returns (d,)."""
+    return weights @ z if xp is np else (weights[:, None] * z).sum(axis=0)
+
+
+def weighted_square_sum(weights: Array, z: Array, xp: Any) -> Array:
+    """Σ_k weights_k z_k∗z_k."""
+    # In this order JAX cannot take z∗z for the one it has in |z|², and so does not keep it.
+    return weights @ (z * z) if xp is np else (weights[:, None] * z * z).sum(axis=0)
+
+
+def _groups(arrays: tuple[Array, ...], backend: Backend) -> list[slice]:
+    """The groups of columns to work on, in their order; one group if there is nothing to gain."""
+    d = arrays[0].shape[-1]
+    if backend.xp is not np:
+        return [slice(0, d)]
+    width = max(MIN_COLUMNS, GROUP_BYTES // sum(a.nbytes // d for a in arrays))
+    return [slice(start, start + width) for start in range(0, d, width)]
