@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import os
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -116,6 +118,20 @@ def check_population_size(population_size: Any, d: int, mirrored: bool) -> int:
     if population_size < 2:
         raise ArgumentError(f"population_size: found {population_size}, wanted at least 2")
     return int(population_size)
+
+
+def check_memory(matrices: int, d: int, method: str) -> None:
+    """Refuse what cannot fit into this machine, and advise where it will be slow and large."""
+    needed = 8 * matrices * d * d
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on this system
+        return
+    advice = f"{method} at d = {d} needs about {needed / 1e9:.3g} GB for its matrices, of {there / 1e9:.3g} GB here"
+    if needed > there:
+        raise ArgumentError(f"method: found {advice}; wanted one that fits, such as 'cr-fm-nes'")
+    if needed > there / 4:
+        warnings.warn(f"{advice}; 'cr-fm-nes' needs a few vectors only", RuntimeWarning, stacklevel=4)
 
 
 def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:

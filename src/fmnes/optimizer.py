@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fmnes import checkpoint
 from fmnes.arguments import (
     check_bounds,
+    check_memory,
     check_number,
     check_population_size,
     check_rng,
@@ -67,6 +68,7 @@ class Optimizer:
         self.population_size = check_population_size(
             wanted if population_size is None else population_size, len(x0), self.strategy.mirrored
         )
+        check_memory(self.strategy.matrices, len(x0), self.strategy.name)
         self._sigma0, self._scale = check_sigma0(sigma0, x0)
         self.bounds = check_bounds(bounds, x0)
         self.target = check_number("target", target)

@@ -110,6 +110,10 @@ class CMAES:
     def mirrored(self) -> bool:
         return False
 
+    @property
+    def matrices(self) -> int:
+        return 7  # C, B, their successors, and what a refresh needs
+
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> CMAESState:
         xp = backend.xp
         eye, zero = xp.eye(len(x0), dtype=x0.dtype), xp.zeros_like(x0)

@@ -125,6 +125,10 @@ class CRFMNES:
     def mirrored(self) -> bool:
         return True
 
+    @property
+    def matrices(self) -> int:
+        return 0  # D and v are vectors
+
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> CRFMNESState:
         xp = backend.xp
         return CRFMNESState(

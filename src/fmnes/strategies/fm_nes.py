@@ -148,6 +148,10 @@ class FMNES:
     def mirrored(self) -> bool:
         return True
 
+    @property
+    def matrices(self) -> int:
+        return 9  # F, A, A⁻¹, their successors, and what a refresh needs
+
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> FMNESState:
         xp = backend.xp
         d = len(x0)

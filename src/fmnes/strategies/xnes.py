@@ -55,6 +55,10 @@ class XNES:
     def mirrored(self) -> bool:
         return False
 
+    @property
+    def matrices(self) -> int:
+        return 4  # B, its successor, and the steps in between
+
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> XNESState:
         xp = backend.xp
         if self.B0 is None:
