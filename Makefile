@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: run test check clean
+.PHONY: run test test-jax check clean
 
 run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of the space
 	$(BIN)/fmnes demo
 
 test: $(VENV)/.ready-dev       ## the whole test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --ignore tests/jax
+
+test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the CPU
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest tests/jax
+	JAX_PLATFORMS=cpu $(BIN)/python benchmarks/gpu.py --toy
 
 check: $(VENV)/.ready-dev      ## lint and types
 	$(BIN)/ruff check .

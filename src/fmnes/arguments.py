@@ -127,7 +127,8 @@ def check_memory(matrices: int, d: int, method: str) -> None:
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on this system
         return
-    advice = f"{method} at d = {d} needs about {needed / 1e9:.3g} GB for its matrices, of {there / 1e9:.3g} GB here"
+    size = f"{needed / 1e9:.3g} GB for its matrices, of {there / 1e9:.3g} GB here"
+    advice = f"{method} at d = {d} needs about {size}"
     if needed > there:
         raise ArgumentError(f"method: found {advice}; wanted one that fits, such as 'cr-fm-nes'")
     if needed > there / 4:

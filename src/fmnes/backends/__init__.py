@@ -9,9 +9,11 @@ from __future__ import annotations
 import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+
+from fmnes.errors import MissingExtra
 
 #: An array of whichever backend is in use.
 Array = Any
@@ -85,3 +87,21 @@ NUMPY = Backend(
     eigh_psd=_numpy_eigh,
     eigenvalues_psd=_numpy_eigenvalues,
 )
+
+
+def jax_backend(
+    axis: str | None = None, decompositions: Literal["library", "rotations"] | None = None
+) -> Backend:
+    """The same for JAX, made on first use, so that nothing else imports JAX.
+
+    axis: the name of the `vmap` axis along which runs go in lockstep; a branch that none of them takes is
+        then skipped. None: one run, or a `vmap` that has no name.
+    decompositions: "library" calls LAPACK on a CPU and cuSOLVER on a GPU, which takes the matrices of a batch
+        one by one; "rotations" (backends/rotations.py) treats the whole batch in every step. None: the
+        library on a CPU, rotations elsewhere.
+    """
+    try:
+        from fmnes.backends.jax import make
+    except ImportError as error:
+        raise MissingExtra("the JAX backend", "jax") from error
+    return make(axis, decompositions)

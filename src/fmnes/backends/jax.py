@@ -1,0 +1,104 @@
+"""The JAX side of a backend: control flow that is compiled, and decompositions that suit the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fmnes.backends import Array, Backend
+from fmnes.backends.rotations import rotation_singular_values, rotation_svd
+
+
+def make(axis: str | None, decompositions: str | None) -> Backend:
+    return _make(axis, decompositions or ("library" if jax.default_backend() == "cpu" else "rotations"))
+
+
+@cache
+def _make(axis: str | None, decompositions: str) -> Backend:
+    by_rotations = decompositions == "rotations"
+    return Backend(
+        name="jax",
+        xp=jnp,
+        cond=_cond if axis is None else _lockstep_cond(axis),
+        choose=_choose,
+        repeat=_repeat,
+        search=_search,
+        svd=rotation_svd if by_rotations else _svd,
+        eigh=_eigh,
+        eigh_psd=_rotation_eigh if by_rotations else _eigh,
+        eigenvalues_psd=_rotation_eigenvalues if by_rotations else _eigenvalues,
+    )
+
+
+def _cond(predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+    if isinstance(predicate, bool):  # a setting, known while tracing
+        return if_true(*operands) if predicate else if_false(*operands)
+    return lax.cond(predicate, if_true, if_false, *operands)
+
+
+def _choose(predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
+    # What neither side touches is handed through: a number common to all runs stays common.
+    return jax.tree.map(
+        lambda yes, no: yes if yes is no else jnp.where(predicate, yes, no),
+        if_true(*operands),
+        if_false(*operands),
+    )
+
+
+def _lockstep_cond(axis: str) -> Callable[..., Any]:
+    """`vmap` turns a branch whose predicate differs between runs into both branches and a choice.
+
+    Asking the whole batch first keeps the branch: where all runs agree only one side is computed.
+    """
+
+    def cond(
+        predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any
+    ) -> Any:
+        if isinstance(predicate, bool):
+            return if_true(*operands) if predicate else if_false(*operands)
+
+        def both(*operands: Any) -> Any:
+            return _choose(predicate, if_true, if_false, *operands)
+
+        as_int = jnp.asarray(predicate, dtype=jnp.int32)
+        agreement = lax.pmax(as_int, axis) + lax.pmin(as_int, axis)  # 0: none, 1: some, 2: all
+        return lax.switch(agreement, (if_false, both, if_true), *operands)
+
+    return cond
+
+
+def _repeat(first: Any, last: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:
+    return lax.fori_loop(0, first - last + 1, lambda step, c: body(first - step, c), carry)
+
+
+def _svd(a: Array) -> tuple[Array, Array, Array]:
+    U, values, Vt = jnp.linalg.svd(a)
+    return U, values, Vt
+
+
+def _eigh(a: Array) -> tuple[Array, Array]:
+    values, vectors = jnp.linalg.eigh(a)
+    return values, vectors
+
+
+def _eigenvalues(a: Array) -> Array:
+    return jnp.linalg.eigvalsh(a)
+
+
+def _rotation_eigh(a: Array) -> tuple[Array, Array]:
+    """Where no eigenvalue is negative, singular values are eigenvalues."""
+    vectors, values, _ = rotation_svd(a)
+    return values[::-1], vectors[:, ::-1]
+
+
+def _rotation_eigenvalues(a: Array) -> Array:
+    return rotation_singular_values(a)[::-1]
+
+
+def _search(table: list[float], value: Array) -> Array:
+    return jnp.searchsorted(jnp.asarray(table, value.dtype), value)

@@ -1,0 +1,222 @@
+"""The strategies for JAX: ask and tell as pure functions, and whole runs, or batches of runs, compiled.
+
+    from fmnes.integrations import jax as fj
+
+    state = fj.init(key, x0, sigma0)            a pytree; method and population size are static in it
+    x, z = fj.ask(key, state)                   x (λ, d): evaluate these; z: the draws behind them
+    state = fj.tell(state, z, f)                f (λ,); NaN or inf: that point failed
+
+    result = fj.run(fun, x0, sigma0, key=key, max_evaluations=100_000, batch=1000)
+
+`fun` is written in JAX and takes one point (d,). A point that cannot be evaluated is NaN or inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from fmnes.arguments import check_number, check_population_size
+from fmnes.backends import Array, jax_backend
+from fmnes.errors import ArgumentError, MissingExtra
+from fmnes.result import StopReason
+from fmnes.strategies import Resampling, Strategy, resolve
+
+try:
+    import jax
+    import jax.numpy as jnp
+except ImportError as error:
+    raise MissingExtra("fmnes.integrations.jax", "jax") from error
+
+from fmnes.integrations import jax_arguments as arguments
+from fmnes.integrations.jax_loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
+from fmnes.integrations.jax_stopping import REASONS, Limits
+
+
+@dataclass(frozen=True)
+class State:
+    """A search in progress. A pytree: `jit`, `vmap`, `scan` and `while_loop` take it as it is."""
+
+    search: Any
+    """The strategy's own state, a NamedTuple of arrays."""
+    method: Strategy
+    """Settings, static."""
+    population_size: int
+
+    @property
+    def mean(self) -> Array:
+        """(d,)"""
+        return self.search.mean
+
+    @property
+    def sigma(self) -> Array:
+        return self.search.sigma
+
+
+jax.tree_util.register_dataclass(State, data_fields=["search"], meta_fields=["method", "population_size"])
+
+
+class Runs(NamedTuple):
+    """What `run` returns: scalars and a vector, or with `batch` arrays that have one entry, or row, a run."""
+
+    x: Array
+    """Best feasible point; NaN if there was none. (d,)"""
+    fun: Array
+    """Its value; +inf if there was none."""
+    nfev: Array
+    """Evaluations, failed ones included, up to and including the first that reached the target."""
+    stop_reason: Array
+    """Why it ended, as a number: `fj.stop_reason(result.stop_reason)` says it as a `fmnes.StopReason`."""
+    nit: Array
+    """Generations."""
+    n_infeasible: Array
+    """Evaluations that failed."""
+    x_mean: Array
+    """Mean of the search distribution after its last generation. (d,)"""
+
+
+def init(
+    key: Array,
+    x0: Array,
+    sigma0: Array,
+    *,
+    method: str | Strategy = "fm-nes",
+    population_size: int | None = None,
+) -> State:
+    """The state to start from. x0: (d,), where, in the search's dtype; sigma0: how far to look at first."""
+    strategy = _strategy(method)
+    x0, sigma0 = arguments.check_start(x0, sigma0)
+    arguments.check_key(key)
+    lam = _population_size(strategy, population_size, x0.shape[0])
+    z0 = jax.random.normal(key, x0.shape, x0.dtype)
+    with EXACT():
+        search = strategy.init(x0, sigma0, z0, jax_backend())
+    return State(strongly_typed(search), strategy, lam)
+
+
+def ask(key: Array, state: State, population_size: int | None = None) -> tuple[Array, Array]:
+    """Points (λ, d) to evaluate, and the draws that `tell` wants back. λ may differ from call to call."""
+    asked = state.population_size if population_size is None else population_size
+    lam = _population_size(state.method, asked, state.mean.shape[0])
+    draws = lam // 2 if state.method.mirrored else lam
+    z = jax.random.normal(key, (draws, state.mean.shape[0]), state.mean.dtype)
+    with EXACT():
+        return state.method.sample(state.search, z, jax_backend()), z
+
+
+def tell(state: State, z: Array, f: Array) -> State:
+    """The state after one generation. z: as `ask` returned it; f: (λ,), values of its points in order."""
+    z, f = jnp.asarray(z, state.mean.dtype), jnp.asarray(f, state.mean.dtype)
+    arguments.check_told(z, f, state.mean.shape[0], state.method.mirrored)
+    with EXACT():
+        search = state.method.update(state.search, z, f, jax_backend())
+    return replace(state, search=search)
+
+
+def batch_axes(state: State) -> State:
+    """`in_axes` and `out_axes` for a `vmap` over states that keeps the generation number common to all.
+
+    Decompositions are made every so many generations. With one number for the whole batch that stays a
+    branch; with a number for each run `vmap` would compute one in every generation and mostly drop it.
+    """
+    return replace(state, search=shared_axes(state.search))
+
+
+def run(
+    fun: Callable[[Array], Array],
+    x0: Array,
+    sigma0: Array,
+    *,
+    key: Array,
+    max_evaluations: int,
+    method: str | Strategy = "fm-nes",
+    population_size: int | None = None,
+    target: Any = None,
+    batch: int | None = None,
+    xtol: float | None = 1e-12,
+    ftol: float | None = 1e-12,
+    vary: Mapping[str, Any] | None = None,
+    draws_at_once: int | None = None,
+) -> Runs:
+    """Minimise `fun` in one compiled loop; with `batch`, that many runs together.
+
+    The same call again, with another key, start, target or budget, is not compiled again.
+
+    Args:
+        fun: written in JAX; takes a point (d,) and returns a number. NaN and inf mean that the point failed.
+        x0: where to start, (d,), float32 or float64; or a start for each run, (batch, d).
+        sigma0: how far to look at first; or one for each run, (batch,).
+        key: a `jax.random.key`. Run i of a batch has `jax.random.split(key, batch)[i]`.
+        max_evaluations: the budget of each run.
+        method: "fm-nes", "dx-nes-ic", "xnes", "cma-es", … or settings such as `fmnes.FMNES(...)`.
+        population_size: points per generation; by default 4 + floor(3 ln d), rounded up to even.
+        target: stop as soon as a value is at most this; or one for each run, (batch,).
+        batch: number of runs. They share each generation and end one by one; the loop ends with the last.
+        xtol, ftol: as in `fmnes.minimize`; ftol is never taken below two units of rounding.
+        vary: numeric settings of the method that differ between runs, such as
+            {"ridge_threshold": jnp.linspace(1.1, 1.5, batch)}.
+        draws_at_once: evaluate the points of so many draws at a time, for points that do not fit in memory.
+    """
+    strategy = _strategy(method)
+    batch = check_number("batch", batch, above=0, whole=True)
+    x0, sigma0 = arguments.check_start(x0, sigma0, batch)
+    d = x0.shape[-1]
+    lam = _population_size(strategy, population_size, d)
+    arguments.check_key(key)
+    draws_at_once = arguments.check_chunk(draws_at_once, lam // 2 if strategy.mirrored else lam)
+    targets = arguments.check_target(target, x0.dtype, batch)
+    limits = Limits(
+        max_evaluations=arguments.check_budget(max_evaluations),
+        xtol=jnp.asarray(check_number("xtol", xtol, above=0) or 0.0, x0.dtype),
+        ftol=arguments.check_ftol(ftol, x0.dtype),
+    )
+    settings = arguments.check_varied(strategy, vary, x0.dtype, batch)
+    plan = Plan(
+        fun=fun,
+        strategy=strategy,
+        population_size=lam,
+        lockstep=batch is not None,
+        draws_at_once=draws_at_once,
+        shape0=arguments.bytes_of(getattr(strategy, "B0", None)),
+    )
+    loop = compiled(plan, d, str(x0.dtype))
+    if batch is not None:
+        key = jax.random.split(key, batch)
+    state, progress = loop(Inputs(key, x0, sigma0, targets, settings), limits)
+    return Runs(
+        x=progress.x,
+        fun=progress.fun,
+        nfev=progress.nfev,
+        stop_reason=progress.code,
+        nit=progress.nit,
+        n_infeasible=progress.n_infeasible,
+        x_mean=state.mean,
+    )
+
+
+def stop_reason(code: Any) -> Any:
+    """The `fmnes.StopReason` of a number in `Runs.stop_reason`; of an array of them, a list."""
+    codes = jnp.asarray(code)
+    if codes.ndim == 0:
+        return REASONS[int(codes)]
+    reasons: list[StopReason] = [REASONS[i] for i in codes.tolist()]
+    return reasons
+
+
+def _strategy(method: Any) -> Strategy:
+    if isinstance(method, Resampling):
+        raise ArgumentError(
+            "method: found Resampling, whose number of draws is not known in advance and so cannot be "
+            "compiled; wanted a method without it, or fmnes.minimize"
+        )
+    return resolve(method)[0]
+
+
+def _population_size(strategy: Strategy, asked: int | None, d: int) -> int:
+    wanted = strategy.population_size
+    if None not in (wanted, asked) and wanted != asked:
+        raise ArgumentError(
+            f"population_size: found {asked} here and {wanted} in the method's settings; wanted one of them"
+        )
+    return check_population_size(wanted if asked is None else asked, d, strategy.mirrored)

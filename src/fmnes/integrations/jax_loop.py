@@ -1,0 +1,202 @@
+"""A whole run as one compiled loop: sample, evaluate, update, look whether to stop.
+
+Several runs go in lockstep: one loop and one generation number for all, each generation a `vmap` over runs. A
+run that has ended keeps its state; the loop ends with the last one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fmnes.backends import Array, Backend, jax_backend
+from fmnes.integrations.jax_arguments import check_objective
+from fmnes.integrations.jax_stopping import RUNNING, Limits, Progress, count, stop_code
+from fmnes.strategies import Strategy
+
+#: The name of the `vmap` axis over runs.
+RUNS = "runs"
+#: Fields of a strategy's state that all runs of a batch have in common.
+SHARED = ("generation",)
+#: Products of float32 matrices with all their digits; a GPU would keep ten bits of them by default.
+EXACT = partial(jax.default_matmul_precision, "highest")
+#: Draws of generation g come from fold_in(key, g); the one for a random start from here.
+START = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a loop is compiled for, besides shapes and dtypes."""
+
+    fun: Callable[[Array], Array]
+    strategy: Strategy
+    population_size: int
+    lockstep: bool
+    draws_at_once: int | None
+    shape0: bytes | None
+    """The initial shape among the strategy's settings, which compare equal whatever it is."""
+
+    @property
+    def draws(self) -> int:
+        return self.population_size // 2 if self.strategy.mirrored else self.population_size
+
+
+class Inputs(NamedTuple):
+    """What each run has for itself; in lockstep every field has the runs as its first axis."""
+
+    key: Array
+    x0: Array
+    """(d,)"""
+    sigma0: Array
+    target: Array
+    """−inf: none."""
+    settings: dict[str, Array]
+    """Settings of the strategy that differ between runs."""
+
+
+def compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple[Any, Progress]]:
+    """(inputs, limits) -> (strategy's last state, progress); the objective is checked before."""
+    try:
+        hash(plan.fun)
+    except TypeError:  # nothing to know it by the next time
+        return _compiled.__wrapped__(plan, d, dtype)
+    return _compiled(plan, d, dtype)
+
+
+@lru_cache(maxsize=64)
+def _compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple[Any, Progress]]:
+    check_objective(plan.fun, d, dtype)
+    loop: Callable[[Inputs, Limits], Any] = jax.jit(partial(_lockstep if plan.lockstep else _single, plan))
+    return loop
+
+
+def shared_axes(state: Any) -> Any:
+    """The `vmap` axes of a strategy's state: None for what all runs share, 0 for the rest."""
+    return type(state)(*(None if name in SHARED else 0 for name in state._fields))
+
+
+def _single(plan: Plan, inputs: Inputs, limits: Limits) -> Any:
+    backend = jax_backend()
+
+    def generation(carry: Any) -> Any:
+        index, state, progress = carry
+        return index + 1, *_generation(plan, backend, limits, index, inputs, state, progress)
+
+    carry = jnp.asarray(0), *_start(plan, backend, inputs)
+    return lax.while_loop(lambda carry: carry[2].code == RUNNING, generation, carry)[1:]
+
+
+def _lockstep(plan: Plan, inputs: Inputs, limits: Limits) -> Any:
+    backend = jax_backend(RUNS)
+    one = jax.eval_shape(lambda: _start(plan, jax_backend(), jax.tree.map(lambda leaf: leaf[0], inputs)))
+    axes = shared_axes(one[0])
+    start = jax.vmap(partial(_start, plan, backend), axis_name=RUNS, out_axes=(axes, 0))
+    step = jax.vmap(
+        partial(_generation_or_rest, plan, backend, limits),
+        axis_name=RUNS,
+        in_axes=(None, 0, axes, 0),
+        out_axes=(axes, 0),
+    )
+
+    def generation(carry: Any) -> Any:
+        index, state, progress = carry
+        return index + 1, *step(index, inputs, state, progress)
+
+    carry = jnp.asarray(0), *start(inputs)
+    return lax.while_loop(lambda carry: (carry[2].code == RUNNING).any(), generation, carry)[1:]
+
+
+# -- one run ----------------------------------------------------------------------------------------------
+
+
+def _start(plan: Plan, backend: Backend, inputs: Inputs) -> tuple[Any, Progress]:
+    x0 = inputs.x0
+    z0 = jax.random.normal(jax.random.fold_in(inputs.key, START), x0.shape, x0.dtype)
+    with EXACT():
+        state = plan.strategy.init(x0, inputs.sigma0, z0, backend)
+    return strongly_typed(state), Progress.start(x0, plan.population_size)
+
+
+def _generation(
+    plan: Plan,
+    backend: Backend,
+    limits: Limits,
+    index: Array,
+    inputs: Inputs,
+    state: Any,
+    progress: Progress,
+) -> tuple[Any, Progress]:
+    strategy = _with_settings(plan.strategy, inputs.settings)
+    d, dtype = state.mean.shape[0], state.mean.dtype
+    z = jax.random.normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype)
+    f, point = _evaluate(plan, backend, strategy, state, z)
+    progress = count(progress, index, f, point, inputs.target, limits.max_evaluations)
+    with EXACT():
+        state = strategy.update(state, z, f, backend)
+        shape = strategy.shape(state, backend)
+        code = stop_code(progress, shape, inputs.sigma0, inputs.target, limits)
+    return state, progress._replace(code=code)
+
+
+def _generation_or_rest(
+    plan: Plan,
+    backend: Backend,
+    limits: Limits,
+    index: Array,
+    inputs: Inputs,
+    state: Any,
+    progress: Progress,
+) -> tuple[Any, Progress]:
+    """The same, but a run that has ended stays as it is."""
+    new_state, new_progress = _generation(plan, backend, limits, index, inputs, state, progress)
+
+    def keep(new: Array, old: Array) -> Array:
+        return new if new is old else jnp.where(progress.code == RUNNING, new, old)
+
+    kept = {
+        name: jax.tree.map(keep, getattr(new_state, name), getattr(state, name))
+        for name in state._fields
+        if name not in SHARED
+    }
+    return new_state._replace(**kept), jax.tree.map(keep, new_progress, progress)
+
+
+def _evaluate(
+    plan: Plan, backend: Backend, strategy: Strategy, state: Any, z: Array
+) -> tuple[Array, Callable[[Array], Array]]:
+    """The values (λ,), and the i-th point as a function of i."""
+
+    def sample(z: Array) -> Array:
+        with EXACT():
+            return strategy.sample(state, z, backend)
+
+    values = jax.vmap(lambda x: plan.fun(x))  # its products with the precision that the user has set
+    if plan.draws_at_once is None:
+        x = sample(z)
+        return values(x).astype(z.dtype), lambda i: x[i]
+    groups = z.reshape(-1, plan.draws_at_once, z.shape[1])
+    f = lax.map(lambda some: values(sample(some)), groups).reshape(-1).astype(z.dtype)
+    per_draw = 2 if strategy.mirrored else 1
+    return f, lambda i: sample(lax.dynamic_slice_in_dim(z, i // per_draw, 1))[i % per_draw]
+
+
+def strongly_typed(state: Any) -> Any:
+    """Python's own numbers leave "weak" types behind, with which the next call would be traced again."""
+    return jax.tree.map(lambda leaf: lax.convert_element_type(leaf, leaf.dtype), state)
+
+
+def _with_settings(strategy: Strategy, settings: dict[str, Array]) -> Strategy:
+    """The strategy with some settings traced. They were checked before; in here nobody can look at them."""
+    if not settings:
+        return strategy
+    changed = copy.copy(strategy)
+    for name, value in settings.items():
+        object.__setattr__(changed, name, value)
+    return changed

@@ -1,0 +1,130 @@
+"""What a compiled run counts, and when it ends: the criteria of stopping.py as one expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from fmnes.backends import Array
+from fmnes.result import StopReason
+from fmnes.stopping import MAX_CONDITION, MAX_STEP_GROWTH, MIN_STEP, Recent
+from fmnes.strategies import Shape
+
+#: A stop reason's number is its place here.
+REASONS = tuple(StopReason)
+RUNNING = -1
+#: The limits of stopping.py for float32: shapes that it can decompose, and steps that it can square.
+MAX_CONDITION_SINGLE = 1e10
+MIN_STEP_SINGLE = 1e-18
+
+
+class Limits(NamedTuple):
+    """Those that all runs have in common."""
+
+    max_evaluations: Array
+    xtol: Array
+    """0: off."""
+    ftol: Array
+    """−1: off."""
+
+
+class Progress(NamedTuple):
+    """What a run knows beside the strategy's state."""
+
+    x: Array
+    """Best feasible point; NaN while there is none. (d,)"""
+    fun: Array
+    """Its value; +inf while there is none."""
+    nfev: Array
+    nit: Array
+    n_infeasible: Array
+    bests: Array
+    """Best values of the last generations, a ring. (window,)"""
+    flat: Array
+    """Generations in a row whose feasible values were all equal."""
+    barren: Array
+    """Generations in a row without one feasible value."""
+    code: Array
+    """The stop reason's number, or RUNNING."""
+
+    @classmethod
+    def start(cls, x0: Array, population_size: int) -> Progress:
+        zero = jnp.asarray(0)
+        window = Recent.for_problem(x0.shape[0], population_size).window
+        return cls(
+            x=jnp.full_like(x0, jnp.nan),
+            fun=jnp.asarray(jnp.inf, x0.dtype),
+            nfev=zero,
+            nit=zero,
+            n_infeasible=zero,
+            bests=jnp.full((window,), jnp.inf, x0.dtype),
+            flat=zero,
+            barren=zero,
+            code=jnp.asarray(RUNNING),
+        )
+
+
+def count(
+    progress: Progress,
+    index: Array,
+    f: Array,
+    point: Callable[[Array], Array],
+    target: Array,
+    max_evaluations: Array,
+) -> Progress:
+    """Take in generation `index`: in the order of sampling, up to the first hit or the end of the budget.
+
+    f: (λ,); point: the i-th point as a function of i.
+    """
+    lam = f.shape[0]
+    feasible = jnp.isfinite(f)
+    hit = feasible & (f <= target)
+    until_hit = jnp.where(hit.any(), jnp.argmax(hit) + 1, lam)
+    counted = jnp.minimum(until_hit, max_evaluations - progress.nfev)
+    seen = jnp.arange(lam) < counted
+    values = jnp.where(seen & feasible, f, jnp.inf)
+    i = jnp.argmin(values)
+    better = values[i] < progress.fun
+
+    low, high = jnp.where(feasible, f, jnp.inf).min(), jnp.where(feasible, f, -jnp.inf).max()
+    n_feasible = feasible.sum()
+    return progress._replace(
+        x=jnp.where(better, point(i), progress.x),
+        fun=jnp.where(better, values[i], progress.fun),
+        nfev=progress.nfev + counted,
+        nit=progress.nit + 1,
+        n_infeasible=progress.n_infeasible + (seen & ~feasible).sum(),
+        bests=progress.bests.at[index % progress.bests.shape[0]].set(low),
+        flat=jnp.where((n_feasible > 1) & (low == high), progress.flat + 1, 0),
+        barren=jnp.where(n_feasible > 0, 0, progress.barren + 1),
+    )
+
+
+def stop_code(progress: Progress, shape: Shape, sigma0: Array, target: Array, limits: Limits) -> Array:
+    """The number of the first criterion that is met, or RUNNING; in the order of stopping.py."""
+    window = progress.bests.shape[0]
+    patience = Recent(window).patience
+    longest, shortest = shape.axis_lengths.max(), shape.axis_lengths.min()
+    step, ratio = shape.sigma * longest, longest / shortest
+    finite = jnp.isfinite(step) & jnp.isfinite(shortest) & jnp.isfinite(shape.mean).all()
+    low, high = progress.bests.min(), progress.bests.max()
+    settled = (high / 2 - low / 2) <= limits.ftol * (jnp.maximum(jnp.abs(low), jnp.abs(high)) / 2)
+    nearest = jnp.abs(shape.mean).min()
+    single = shape.mean.dtype == jnp.float32
+    criteria: list[tuple[StopReason, Any]] = [
+        (StopReason.TARGET, progress.fun <= target),
+        (StopReason.MAX_EVALUATIONS, progress.nfev >= limits.max_evaluations),
+        (StopReason.NUMERICAL, ~finite),
+        (StopReason.NO_FEASIBLE, progress.barren >= patience),
+        (StopReason.FLAT, progress.flat >= window),
+        (StopReason.FTOL, jnp.isfinite(high) & settled),
+        (StopReason.XTOL, step < limits.xtol * sigma0),
+        (StopReason.XTOL, step < jnp.nextafter(nearest, jnp.inf) - nearest),
+        (StopReason.ILL_CONDITIONED, ratio * ratio >= (MAX_CONDITION_SINGLE if single else MAX_CONDITION)),
+        (StopReason.SIGMA_OVERFLOW, step > MAX_STEP_GROWTH * sigma0),
+        (StopReason.SIGMA_UNDERFLOW, step < (MIN_STEP_SINGLE if single else MIN_STEP)),
+    ]
+    numbers = [jnp.asarray(REASONS.index(reason)) for reason, _ in criteria]
+    return jnp.select([met for _, met in criteria], numbers, jnp.asarray(RUNNING))

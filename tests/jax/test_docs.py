@@ -1,0 +1,50 @@
+"""What the page on JAX shows, and its example, run."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("jax")
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_code_on_the_page_runs() -> None:
+    page = (ROOT / "docs" / "jax.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(blocks) == 4
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "docs/jax.md", "exec"), names)
+    assert float(names["state"].sigma) < 0.01
+    assert int(names["result"].nfev.min()) > 0
+
+
+def test_the_example_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "jax_control.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    costs = [float(line.split()[0]) for line in done.stdout.splitlines() if " evaluations, " in line]
+    assert len(costs) == 8 and max(costs) < 0.06
+    assert "melts at 1.25" in done.stdout
+
+
+def test_the_benchmark_runs_at_toy_size(tmp_path: Path) -> None:
+    out = tmp_path / "gpu"
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / "gpu.py", "--toy", "--runs", "4", "--out", out],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    table = out.with_suffix(".md").read_text()
+    assert out.with_suffix(".json").exists()
+    assert "| c | " in table and "| d | " in table and "| failed |" not in table
