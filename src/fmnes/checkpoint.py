@@ -57,7 +57,7 @@ def dump(opt: Optimizer) -> tuple[dict[str, Any], Arrays]:
         "kind": KIND,
         "method": opt.strategy.name,
         "settings": _plain(settings),
-        "max_redraws": opt._max_redraws,
+        "max_redraws": _plain(opt._max_redraws),
         "population_size": opt.population_size,
         "target": opt.target,
         "max_evaluations": opt.max_evaluations,

@@ -88,7 +88,7 @@ def from_return(returned: Any) -> Outcome:
         array = np.asarray(returned)
     except ValueError:  # a ragged list
         raise WrongType(
-            f"the objective returned an uneven {type(returned).__name__}; wanted one real number"
+            f"the objective returned {type(returned).__name__}, uneven; wanted one real number"
         ) from None
     if array.size == 1 and array.dtype.kind in "fiub":
         return from_number(float(array.reshape(())))

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.arguments import names_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.steps.paths import expected_norm, follow
 from fmnes.steps.ranking import ranks_by_value
@@ -55,7 +56,7 @@ class Constants(NamedTuple):
 
 
 @cache
-def constants(d: int, population_size: int, parameters: str) -> Constants:
+def constants(d: int, population_size: int, parameters: str, refresh: int | None = None) -> Constants:
     i = np.arange(1, population_size + 1)
     if parameters == "2006":
         mu = population_size // 2
@@ -78,12 +79,19 @@ def constants(d: int, population_size: int, parameters: str) -> Constants:
         c_mu = min(1 - c_1, 2 * (mu_eff - 2 + 1 / mu_eff) / ((d + 2) ** 2 + mu_eff))  # (58)
         limit = 1 + 2 * mu_eff_negative / (mu_eff + 2)  # (51)
         if c_mu > 0:  # it is 0 for one parent, and then the weights of C do not matter
-            limit = min(limit, 1 + c_1 / c_mu, (1 - c_1 - c_mu) / (d * c_mu))  # (50), (52)
+            # (50), (52). What C loses is measured by its last decomposition, so the last bound, which keeps C
+            # positive, is shared by all the generations until the next one.
+            every = refresh or default_refresh(d, c_1, c_mu)
+            limit = min(limit, 1 + c_1 / c_mu, (1 - c_1 - c_mu) / (d * c_mu * every))
         weights = positive / positive.sum() + limit * negative / max(-negative.sum(), 1e-300)  # (53)
     d_sigma = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c_sigma
-    # As often as C changes noticeably (the tutorial, appendix B.2).
-    refresh = max(1, int(1 / (10 * d * (c_1 + c_mu))))
-    return Constants(weights, mu_eff, c_sigma, d_sigma, c_c, c_1, c_mu, refresh)
+    every = refresh or default_refresh(d, c_1, c_mu)
+    return Constants(weights, mu_eff, c_sigma, d_sigma, c_c, c_1, c_mu, every)
+
+
+def default_refresh(d: int, c_1: float, c_mu: float) -> int:
+    """As often as C changes noticeably (the tutorial, appendix B.2)."""
+    return max(1, int(1 / (10 * d * (c_1 + c_mu))))
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ class CMAES:
     def update(self, state: CMAESState, z: Array, f: Array, backend: Backend = NUMPY) -> CMAESState:
         xp = backend.xp
         n, d = z.shape
-        k = constants(d, n, self.parameters)
+        k = constants(d, n, self.parameters, self.refresh)
         ranks, _ = ranks_by_value(f, xp)
         weights = xp.asarray(k.weights, dtype=z.dtype)[ranks]
         selected = xp.maximum(weights, 0.0)
@@ -153,8 +161,7 @@ class CMAES:
         C += (k.c_1 * p_c)[:, None] * p_c
         C += decay * state.C
         state = CMAESState(generation, mean, sigma, C, state.B, state.D, p_sigma, p_c)
-        every = self.refresh or k.refresh
-        state = backend.cond(generation % every == 0, lambda s: _refresh(s, backend), lambda s: s, state)
+        state = backend.cond(generation % k.refresh == 0, lambda s: _refresh(s, backend), lambda s: s, state)
         return state
 
     def shape(self, state: CMAESState, backend: Backend = NUMPY) -> Shape:
@@ -164,6 +171,9 @@ class CMAES:
         # Of the points it samples: C itself is ahead of its decomposition between refreshes.
         root = state.sigma * (state.B * state.D)
         return root @ root.T
+
+
+CMAES.__init__ = names_options(CMAES.__init__)  # type: ignore[method-assign]
 
 
 def _refresh(state: CMAESState, backend: Backend) -> CMAESState:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.arguments import names_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
 from fmnes.steps.columns import (
@@ -261,3 +262,6 @@ class CRFMNES:
         D = state.sigma * state.D
         Dv = D * state.v
         return backend.xp.diag(D * D) + Dv[:, None] * Dv
+
+
+CRFMNES.__init__ = names_options(CRFMNES.__init__)  # type: ignore[method-assign]

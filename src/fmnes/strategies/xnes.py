@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
+from fmnes.arguments import names_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.steps.low_rank import exponential
 from fmnes.steps.ranking import ranks_by_value
@@ -93,3 +94,6 @@ class XNES:
     def covariance(self, state: XNESState, backend: Backend = NUMPY) -> Array:
         B: Any = state.sigma * state.B
         return B @ B.T
+
+
+XNES.__init__ = names_options(XNES.__init__)  # type: ignore[method-assign]
