@@ -1,4 +1,4 @@
-"""Ask and tell: slots, counting, limits, errors that change nothing, seeds, and what the optimizer reports."""
+"""Ask and tell: slots, counting, limits, errors that change nothing, seeds, and what is reported."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_ask_gives_the_same_points_until_they_have_values(method: Any) -> None:
     assert not np.isin(opt.ask(), X).any()
 
 
-@each_method
-def test_a_lost_point_is_asked_again_and_changes_nothing_else(method: Any) -> None:
+@pytest.mark.parametrize("method", ["fm-nes", "dx-nes-ic", "xnes", "cma-es"])
+def test_a_lost_point_is_asked_again_and_changes_nothing_else(method: str) -> None:
     start = dict(method=method, population_size=8, rng=1)
     plain, lossy = (Optimizer([1.0, 2.0, 3.0], 0.5, **start) for _ in range(2))
     rng = np.random.default_rng(0)
@@ -86,13 +86,9 @@ def test_a_lost_point_is_asked_again_and_changes_nothing_else(method: Any) -> No
             lossy.tell([values[bytes(y)] if k else LOST for y, k in zip(Y, keep, strict=True)])
             told += int(keep.sum())
             assert lossy.evaluations == plain.evaluations - len(X) + told
-            if isinstance(method, Resampling):
-                break  # new draws come in as soon as failures are told: the rest is another order of draws
             if told < len(X):
                 assert lossy.generation == generation
-        if isinstance(method, Resampling):
-            return
-    assert snapshot(lossy) == snapshot({"plain": plain}["plain"]) or same_but_best_evaluation(lossy, plain)
+    assert same_but_best_evaluation(lossy, plain)
 
 
 def same_but_best_evaluation(a: Optimizer, b: Optimizer) -> bool:
@@ -152,19 +148,28 @@ def test_the_users_arrays_are_neither_kept_nor_changed(method: Any) -> None:
     lower, upper = np.array([-5.0, -5.0]), np.array([5.0, 5.0])
     start = dict(method=method, rng=1)
     opt = Optimizer(x0, sigma0, bounds=(lower, upper), **start)
-    for array in (x0, sigma0, lower, upper):
+    for array in (x0, lower, upper):
         array[:] = np.nan
     other = Optimizer([1.0, 2.0], [0.5, 0.7], bounds=([-5.0] * 2, [5.0] * 2), **start)
-    for _ in range(5):
+    for i in range(9):
         np.testing.assert_array_equal(opt.ask(), other.ask())
         f = sphere(other.ask())
-        f[0] = np.nan
+        if i % 3 == 0:
+            f[0] = np.nan  # with resampling the other values wait in their slots
         told = f.copy()
         opt.tell(told)
         np.testing.assert_array_equal(told, f)
         told[:] = -1.0
         other.tell(f.tolist())
     assert snapshot(opt) == snapshot(other)
+
+
+def test_the_users_sigma0_is_not_kept() -> None:
+    sigma0 = np.array([0.5, 0.7])
+    opt = Optimizer([1.0, 2.0], sigma0, rng=1)
+    before = snapshot(opt)
+    sigma0[:] = np.nan
+    assert snapshot(opt) == before
 
 
 @each_method
@@ -201,9 +206,18 @@ def test_values_may_come_in_many_forms(kind: Any) -> None:
     assert other.best.fun == 1.0 and other.best.evaluation == 4
 
 
-@pytest.mark.parametrize(
-    "failed", [math.nan, math.inf, -math.inf, None, 10**400, np.float32("nan"), np.array([np.nan])]
-)
+FAILED_VALUES = {
+    "nan": math.nan,
+    "inf": math.inf,
+    "-inf": -math.inf,
+    "None": None,
+    "an integer beyond floats": 10**400,
+    "float32": np.float32("nan"),
+    "array": np.array([np.nan]),
+}
+
+
+@pytest.mark.parametrize("failed", FAILED_VALUES.values(), ids=FAILED_VALUES)
 def test_every_failed_value_counts_as_failed(failed: Any) -> None:
     opt = Optimizer([1.0, 2.0], 0.5, rng=1, population_size=4)
     opt.ask()
@@ -223,7 +237,9 @@ BAD_VALUES: dict[str, tuple[Any, str]] = {
     "none": ([], r"tell: found .*0.* values, wanted 6"),
     "a number": (1.0, r"wanted 6"),
     "nothing": (None, r"tell: found None, wanted a sequence of 6 values"),
-    "a string": ("abcdef", r"tell: value 0: .*str"),
+    "a string": ("abcdef", r"tell: found str, wanted a sequence of 6 values"),
+    "bytes": (b"abcdef", r"tell: found bytes, wanted a sequence of 6 values"),
+    "a set": ({1.0, 2.0, 3.0, 4.0, 5.0, 6.0}, r"tell: found set, wanted a sequence of 6 values"),
     "a string among numbers": ([1.0, 2.0, 3.0, "4", 5.0, 6.0], r"tell: value 0|tell: value 3: .*str"),
     "complex": ([1.0, 2.0, 3j, 4.0, 5.0, 6.0], r"tell: value \d: .*complex"),
     "an object": ([1.0, 2.0, object(), 4.0, 5.0, 6.0], r"tell: value 2: .*object"),
@@ -249,7 +265,6 @@ def test_a_wrong_tell_is_refused_and_changes_nothing(values: Any, message: str) 
     assert opt.generation == 4
 
 
-@pytest.mark.xfail(strict=True, reason="an uneven nested value raises NumPy's ValueError, not ours")
 def test_an_uneven_nested_value_is_refused_like_other_wrong_values() -> None:
     opt = Optimizer([1.0, 2.0], 0.5, rng=1, population_size=6)
     opt.ask()
@@ -257,7 +272,6 @@ def test_an_uneven_nested_value_is_refused_like_other_wrong_values() -> None:
         opt.tell([1.0, 2.0, [[1.0], [2.0, 3.0]], 4.0, 5.0, 6.0])
 
 
-@pytest.mark.xfail(strict=True, reason="a dict is taken for the sequence of its keys")
 def test_a_mapping_is_not_taken_for_its_keys() -> None:
     opt = Optimizer([1.0, 2.0], 0.5, rng=1, population_size=4)
     opt.ask()
@@ -354,7 +368,6 @@ def test_a_target_hit_beside_a_lost_point_counts_only_what_is_known() -> None:
     assert opt.evaluations == 2 and opt.best.evaluation == 2
 
 
-@pytest.mark.xfail(strict=True, reason="-inf is compared with the target although it is a failed value")
 @pytest.mark.parametrize("as_array", [True, False])
 def test_minus_infinity_does_not_hide_what_was_told_after_it(as_array: bool) -> None:
     told = [4.0, -math.inf, 3.0, -1.0, 5.0, 5.0]
@@ -366,7 +379,6 @@ def test_minus_infinity_does_not_hide_what_was_told_after_it(as_array: bool) -> 
     assert opt.best.fun == -1.0
 
 
-@pytest.mark.xfail(strict=True, reason="-inf is compared with the target although it is a failed value")
 def test_a_target_changes_nothing_while_it_is_not_reached() -> None:
     plain, aimed = (Optimizer([1.0, 2.0], 0.5, rng=1, target=target) for target in (None, -1e9))
     for _ in range(5):
@@ -463,15 +475,14 @@ def test_without_one_evaluation_the_run_ends_with_no_feasible() -> None:
     assert opt.generation >= 50
 
 
-@pytest.mark.xfail(strict=True, reason="an infinite point is inside an infinite bound")
 @pytest.mark.parametrize("bounds", [(None, None), (0, None), (-np.inf, np.inf)])
 def test_an_infinite_point_is_never_asked_for(bounds: Any) -> None:
-    opt = Optimizer([1.5e308, 1.5e308], 1e307, rng=1, bounds=bounds, population_size=40)
+    opt = Optimizer([1.5e308, 1.5e308], 2e307, rng=1, bounds=bounds, population_size=40)
     assert np.isfinite(opt.ask()).all()
 
 
 def test_an_infinite_point_is_never_asked_for_without_bounds() -> None:
-    opt = Optimizer([1.5e308, 1.5e308], 1e307, rng=1, population_size=40)
+    opt = Optimizer([1.5e308, 1.5e308], 2e307, rng=1, population_size=40)
     X = opt.ask()
     assert np.isfinite(X).all()
     assert 0 < len(X) < 40
@@ -487,7 +498,7 @@ def test_resampling_redraws_failed_points_until_they_succeed(inner: Any) -> None
     while opt.generation < 10:
         state = opt._state
         X = opt.ask()
-        f = np.where(X[:, 0] < 0.3, np.nan, sphere(X))
+        f = np.where(X[:, 0] < 0.3, np.nan, sphere(X - 1))
         told += len(f)
         failed += int(np.isnan(f).sum())
         generation = opt.generation
@@ -530,9 +541,6 @@ def test_the_cap_counts_one_generation_only() -> None:
     assert opt.generation == 10 and opt.n_infeasible == 160
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Resampling does not redraw a point that is out of bounds at its first draw"
-)
 def test_resampling_redraws_points_outside_the_bounds_too() -> None:
     opt = Optimizer([0.5, 0.5], 0.5, rng=1, population_size=8, bounds=(0.0, 1.0), method=Resampling(CMAES()))
     for _ in range(5):
@@ -597,12 +605,7 @@ SAMPLERS: dict[str, Any] = {
     "xnes B0": XNES(B0=shape_matrix()),
     "cma-es": CMAES(),
     "cma-es 2006": CMAES(parameters="2006"),
-    "cma-es 2006 refresh 9": pytest.param(
-        CMAES(parameters="2006", refresh=9),
-        marks=pytest.mark.xfail(
-            strict=True, reason="covariance is C, while the points come from C as of the last refresh"
-        ),
-    ),
+    "cma-es 2006 refresh 9": CMAES(parameters="2006", refresh=9),
 }
 
 
@@ -638,7 +641,6 @@ def test_sigma_and_axis_lengths_describe_the_covariance() -> None:
             assert np.linalg.det(opt.covariance) == pytest.approx(opt.sigma**6, rel=1e-8)
 
 
-@pytest.mark.xfail(strict=True, reason="a B0 of one coordinate is dropped, its scale with it")
 @pytest.mark.parametrize("settings", [FMNES, DXNESIC, XNES])
 def test_b0_counts_in_one_dimension_too(settings: Any) -> None:
     opt = Optimizer([1.0], 2.0, method=settings(B0=[[3.0]]), rng=1)
@@ -646,24 +648,15 @@ def test_b0_counts_in_one_dimension_too(settings: Any) -> None:
 
 
 def test_b0_is_the_initial_shape_whatever_its_sign_and_size() -> None:
-    for B0 in (shape_matrix(), -shape_matrix(), 1e150 * shape_matrix(), shape_matrix()[[1, 0, 2]]):
+    for B0 in (shape_matrix(), -shape_matrix(), 1e100 * shape_matrix(), shape_matrix()[[1, 0, 2]]):
         for settings in (FMNES, XNES):
-            opt = Optimizer([1.0, 2.0, 3.0], 0.25 / np.abs(B0).max(), method=settings(B0=B0), rng=1)
-            B = B0 * 0.25 / np.abs(B0).max()
+            sigma0 = 0.25 / np.abs(B0).max()
+            opt = Optimizer(np.zeros(3), sigma0, method=settings(B0=B0), rng=1)
+            B = B0 * sigma0
             np.testing.assert_allclose(opt.covariance, B @ B.T, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "fm-nes",
-        "xnes",
-        pytest.param(
-            "cma-es",
-            marks=pytest.mark.xfail(strict=True, reason="View.axis_lengths is the state's own array"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("method", ["fm-nes", "dx-nes-ic", "xnes", "cma-es"])
 def test_a_view_cannot_reach_the_optimizer(method: str) -> None:
     opt, plain = (advance(Optimizer([1.0, 2.0], 0.5, rng=1, method=method), 3) for _ in range(2))
     view = opt.view()
@@ -673,7 +666,6 @@ def test_a_view_cannot_reach_the_optimizer(method: str) -> None:
     np.testing.assert_array_equal(opt.ask(), plain.ask())
 
 
-@pytest.mark.xfail(strict=True, reason="the best point is handed out as the optimizer's own array")
 def test_the_best_point_that_is_handed_out_cannot_be_edited() -> None:
     opt = advance(Optimizer([1.0, 2.0], 0.5, rng=1), 3)
     kept = opt.best.x.copy()
@@ -694,7 +686,6 @@ def test_the_result_so_far() -> None:
     assert "fun = " in str(result) and str(opt.evaluations) in str(result)
 
 
-@pytest.mark.xfail(strict=True, reason="Optimizer.result().success is a numpy.bool after XTOL or FTOL")
 def test_success_is_a_plain_bool() -> None:
     opt = Optimizer([1.0, 2.0], 0.5, rng=1)
     while opt.stop_reason is None:
@@ -702,10 +693,12 @@ def test_success_is_a_plain_bool() -> None:
     assert opt.result().success is True
 
 
-def test_a_state_of_huge_finite_numbers_is_not_a_numerical_fault() -> None:
-    opt = Optimizer(np.full(4, 1e307), 1e306, rng=1)
-    advance(opt, 5, lambda X: X[:, 0] / 1e307)
+@pytest.mark.parametrize("size", [1e160, 1e307])
+def test_a_state_of_huge_finite_numbers_is_not_a_numerical_fault(size: float) -> None:
+    opt = Optimizer(np.full(4, size), size / 10, rng=1)
+    advance(opt, 5, lambda X: X[:, 0] / size)
     assert opt.stop_reason is None
+    assert opt.generation == 5 and (opt.mean != size).all()
 
 
 # -- random numbers ---------------------------------------------------------------------------------------

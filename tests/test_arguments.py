@@ -1,0 +1,248 @@
+"""Bad input is refused before anything is evaluated: the message names the argument, what was found and what
+is wanted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmnes
+from fmnes import CMAES, CRFMNES, DXNESIC, FMNES, XNES, ArgumentError, Optimizer, Resampling, minimize
+
+nan, inf = math.nan, math.inf
+
+#: (changed arguments, argument that the message names first, what was found, what is wanted)
+BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    # x0
+    "x0 empty": ({"x0": []}, "x0", r"\(0,\)", "at least one coordinate"),
+    "x0 matrix": ({"x0": [[1.0, 2.0]]}, "x0", r"\(1, 2\)", "a vector"),
+    "x0 uneven": ({"x0": [[1.0], [1.0, 2.0]]}, "x0", r"\[\[1.0\]", "a vector of finite numbers"),
+    "x0 NaN": ({"x0": [1.0, nan]}, "x0", "nan at coordinate 1", "finite"),
+    "x0 inf": ({"x0": [-inf, 2.0]}, "x0", "-inf at coordinate 0", "finite"),
+    "x0 text": ({"x0": ["1", "2"]}, "x0", "'1'", "finite numbers"),
+    "x0 complex": ({"x0": [1j, 2.0]}, "x0", "1j", "finite numbers"),
+    "x0 None": ({"x0": None}, "x0", "None", "a vector"),
+    "x0 bool": ({"x0": [True, False]}, "x0", "True", "finite numbers"),
+    # sigma0
+    "sigma0 zero": ({"sigma0": 0.0}, "sigma0", "0.0", "positive"),
+    "sigma0 negative": ({"sigma0": -1.0}, "sigma0", "-1.0", "positive"),
+    "sigma0 NaN": ({"sigma0": nan}, "sigma0", "nan", "positive"),
+    "sigma0 inf": ({"sigma0": inf}, "sigma0", "inf", "positive finite"),
+    "sigma0 one bad of two": ({"sigma0": [1.0, -2.0]}, "sigma0", "-2.0", "positive"),
+    "sigma0 NaN of two": ({"sigma0": [nan, 2.0]}, "sigma0", "nan", "positive"),
+    "sigma0 shape": ({"sigma0": [1.0, 2.0, 3.0]}, "sigma0", r"\(3,\)", r"\(2,\)"),
+    "sigma0 matrix": ({"sigma0": [[1.0, 2.0]]}, "sigma0", r"\(1, 2\)", r"\(2,\)"),
+    "sigma0 one of one": ({"sigma0": [1.0]}, "sigma0", r"\(1,\)", r"\(2,\)"),
+    "sigma0 text": ({"sigma0": "1"}, "sigma0", "'1'", "a positive number"),
+    "sigma0 None": ({"sigma0": None}, "sigma0", "None", "a positive number"),
+    "sigma0 complex": ({"sigma0": 1 + 0j}, "sigma0", r"1\+0j", "a positive number"),
+    "sigma0 lost beside x0": (
+        {"x0": [0.0, 1e20], "sigma0": 1.0},
+        "sigma0",
+        "1, too small to change coordinate 1",
+        "distance to the optimum",
+    ),
+    "sigma0 too small for its square": ({"x0": [0.0, 0.0], "sigma0": 1e-200}, "sigma0", "1e-200", "at least"),
+    # bounds
+    "bounds swapped": ({"bounds": (5.0, -5.0)}, "bounds", "lower 5 >= upper -5", "lower < upper"),
+    "bounds equal": ({"bounds": ([0.0, 2.0], [3.0, 2.0])}, "bounds", "2 at coordinate 1", "lower < upper"),
+    "bounds shape": ({"bounds": ([0.0] * 3, 5.0)}, r"bounds \(lower\)", r"\(3,\)", r"\(2,\)"),
+    "bounds NaN": ({"bounds": (0.0, [5.0, nan])}, r"bounds \(upper\)", "NaN", "inf"),
+    "bounds text": ({"bounds": ("low", 5.0)}, r"bounds \(lower\)", "'low'", "a number"),
+    "bounds a number": ({"bounds": 5.0}, "bounds", "5.0", r"a pair \(lower, upper\)"),
+    "bounds three": ({"bounds": (1.0, 2.0, 3.0)}, "bounds", r"\(1.0, 2.0, 3.0\)", "a pair"),
+    "x0 outside": ({"bounds": (1.5, 5.0)}, "x0", "1 at coordinate 0, outside the bounds", "inside"),
+    "x0 above": ({"bounds": (None, 1.5)}, "x0", "2 at coordinate 1, outside the bounds", "inside"),
+    # method
+    "method unknown": ({"method": "fmnes"}, "method", "'fmnes'", "did you mean 'fm-nes'"),
+    "method case": ({"method": "CMA-ES"}, "method", "'CMA-ES'", "did you mean 'cma-es'"),
+    "method nonsense": ({"method": "zzz"}, "method", "'zzz'", "one of 'fm-nes'"),
+    "method None": ({"method": None}, "method", "None", "a name such as"),
+    "method class": ({"method": FMNES}, "method", "FMNES", "settings such as"),
+    "method number": ({"method": 3}, "method", "3", "a name such as"),
+    # population_size
+    "λ odd": ({"population_size": 7}, "population_size", "7", "an even number"),
+    "λ tiny": ({"population_size": 2}, "population_size", "2", "at least 4"),
+    "λ zero": ({"population_size": 0}, "population_size", "0", "at least 4"),
+    "λ negative": ({"population_size": -8}, "population_size", "-8", "at least 4"),
+    "λ float": ({"population_size": 8.0}, "population_size", "8.0", "a whole number"),
+    "λ text": ({"population_size": "8"}, "population_size", "'8'", "a whole number"),
+    "λ bool": ({"population_size": True}, "population_size", "True", "a whole number"),
+    "λ one, xnes": ({"population_size": 1, "method": "xnes"}, "population_size", "1", "at least 2"),
+    "λ twice": (
+        {"population_size": 8, "method": FMNES(population_size=10)},
+        "population_size",
+        "8 here and 10 in the method's settings",
+        "one of them",
+    ),
+    "λ odd in settings": ({"method": FMNES(population_size=9)}, "population_size", "9", "an even number"),
+    "λ text in settings": ({"method": CMAES(population_size="9")}, "population_size", "'9'", "a whole"),
+    # limits
+    "target NaN": ({"target": nan}, "target", "nan", "a number"),
+    "target inf": ({"target": inf}, "target", "inf", "a number"),
+    "target -inf": ({"target": -inf}, "target", "-inf", "a number"),
+    "target text": ({"target": "0"}, "target", "'0'", "a number"),
+    "budget zero": ({"max_evaluations": 0}, "max_evaluations", "0", "above 0"),
+    "budget negative": ({"max_evaluations": -5}, "max_evaluations", "-5", "above 0"),
+    "budget float": ({"max_evaluations": 1e3}, "max_evaluations", "1000.0", "a whole number"),
+    "budget bool": ({"max_evaluations": True}, "max_evaluations", "True", "a whole number"),
+    "xtol negative": ({"xtol": -1e-9}, "xtol", "-1e-09", "above 0 or None"),
+    "xtol NaN": ({"xtol": nan}, "xtol", "nan", "above 0 or None"),
+    "ftol text": ({"ftol": "small"}, "ftol", "'small'", "a number"),
+    "ftol inf": ({"ftol": inf}, "ftol", "inf", "a number"),
+    # rng
+    "seed negative": ({"rng": -1}, "rng", "-1", "a whole number >= 0"),
+    "seed float": ({"rng": 1.5}, "rng", "1.5", "a whole number >= 0"),
+    "seed text": ({"rng": "1"}, "rng", "'1'", "a numpy Generator"),
+    "seed bool": ({"rng": True}, "rng", "True", "a whole number"),
+    "RandomState": ({"rng": np.random.RandomState(1)}, "rng", "RandomState", "a numpy Generator"),
+    # B0
+    "B0 shape": ({"method": FMNES(B0=np.eye(3))}, "B0", r"\(3, 3\)", r"\(2, 2\)"),
+    "B0 NaN": ({"method": XNES(B0=[[nan, 0], [0, 1]])}, "B0", "NaN", "finite"),
+    "B0 singular": ({"method": FMNES(B0=np.ones((2, 2)))}, "B0", "singular", "invertible"),
+}
+
+ONLY_MINIMIZE: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "fun None": ({"fun": None}, "fun", "None", "a function"),
+    "fun number": ({"fun": 3.0}, "fun", "3.0", "a function"),
+    "seconds zero": ({"max_seconds": 0}, "max_seconds", "0", "above 0"),
+    "seconds NaN": ({"max_seconds": nan}, "max_seconds", "nan", "above 0"),
+    "seconds text": ({"max_seconds": "1 h"}, "max_seconds", "'1 h'", "a number"),
+    "retries negative": ({"retries": -1}, "retries", "-1", "a whole number"),
+    "retries float": ({"retries": 0.5}, "retries", "0.5", "a whole number"),
+    "restarts negative": ({"restarts": -2}, "restarts", "-2", "a whole number"),
+    "restarts text": ({"restarts": "1"}, "restarts", "'1'", "a whole number"),
+    "callback": ({"callback": 5}, "callback", "5", "a function"),
+    "on_error": ({"on_error": "rais"}, "on_error", "'rais'", "did you mean 'raise'"),
+}
+
+
+def pattern(argument: str, found: str, wanted: str) -> str:
+    return rf"(?s)^{argument}.*found.*{found}.*{wanted}"
+
+
+@pytest.mark.parametrize(("change", "argument", "found", "wanted"), BAD.values(), ids=BAD)
+def test_the_optimizer_refuses(change: dict[str, Any], argument: str, found: str, wanted: str) -> None:
+    arguments = {"x0": [1.0, 2.0], "sigma0": 0.5, **change}
+    with pytest.raises(ArgumentError, match=pattern(argument, found, wanted)) as caught:
+        Optimizer(arguments.pop("x0"), arguments.pop("sigma0"), **arguments)
+    assert isinstance(caught.value, ValueError) and isinstance(caught.value, fmnes.FmnesError)
+    assert "wanted" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "argument", "found", "wanted"),
+    [*BAD.values(), *ONLY_MINIMIZE.values()],
+    ids=[*BAD, *ONLY_MINIMIZE],
+)
+def test_minimize_refuses_before_anything_is_evaluated(
+    change: dict[str, Any], argument: str, found: str, wanted: str
+) -> None:
+    calls = 0
+
+    def fun(x: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        return 0.0
+
+    arguments = {"fun": fun, "x0": [1.0, 2.0], "sigma0": 0.5, **change}
+    with pytest.raises(ArgumentError, match=pattern(argument, found, wanted)):
+        minimize(arguments.pop("fun"), arguments.pop("x0"), arguments.pop("sigma0"), **arguments)
+    assert calls == 0
+
+
+SETTINGS: dict[str, tuple[Any, dict[str, Any], str, str, str]] = {
+    "rank_one": (FMNES, {"rank_one": "allways"}, "rank_one", "'allways'", "did you mean 'always'"),
+    "path_rate": (FMNES, {"path_rate": "table"}, "path_rate", "'table'", "did you mean 'tables'"),
+    "refresh zero": (FMNES, {"refresh": 0}, "refresh", "0", "at least 1"),
+    "refresh float": (FMNES, {"refresh": 2.5}, "refresh", "2.5", "a whole number"),
+    "refresh bool": (CMAES, {"refresh": True}, "refresh", "True", "a whole number"),
+    "ridge below 1": (FMNES, {"ridge_threshold": 1.0}, "ridge_threshold", "1.0", "above 1"),
+    "ridge text": (FMNES, {"ridge_threshold": "1.2"}, "ridge_threshold", "'1.2'", "a number"),
+    "ridge None": (FMNES, {"ridge_threshold": None}, "ridge_threshold", "None", "a number"),
+    "ridge list": (FMNES, {"ridge_threshold": [1.2]}, "ridge_threshold", r"\[1.2\]", "a number"),
+    "reset text": (FMNES, {"reset": "no"}, "reset", "'no'", "True or False"),
+    "reset None": (FMNES, {"reset": None}, "reset", "None", "True or False"),
+    "reset number": (FMNES, {"reset": 2}, "reset", "2", "True or False"),
+    "ridge NaN": (DXNESIC, {"ridge_threshold": nan}, "ridge_threshold", "nan", "above 1"),
+    "parameters": (CMAES, {"parameters": "2018"}, "parameters", "'2018'", "'2016'"),
+    "parameters number": (CMAES, {"parameters": 2016}, "parameters", "2016", "'2016'"),
+    "redraws": (Resampling, {"strategy": XNES(), "max_redraws": 0}, "max_redraws", "0", "at least 1"),
+    "mirrored": (Resampling, {"strategy": FMNES()}, "Resampling", "'fm-nes'.*mirrored", "fmnes.XNES"),
+    "mirrored dx": (Resampling, {"strategy": DXNESIC()}, "Resampling", "'dx-nes-ic'", "fmnes.XNES"),
+    "resampling text": (Resampling, {"strategy": "xnes"}, "strategy", "'xnes'", r"fmnes.XNES\(\)"),
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "argument", "found", "wanted"), SETTINGS.values(), ids=SETTINGS
+)
+def test_settings_refuse(
+    settings: Any, change: dict[str, Any], argument: str, found: str, wanted: str
+) -> None:
+    with pytest.raises(ArgumentError, match=pattern(argument, found, wanted)):
+        settings(**change)
+
+
+def test_what_is_unusual_but_right_is_taken() -> None:
+    def run(x0: Any, sigma0: Any, **settings: Any) -> np.ndarray:
+        return Optimizer(x0, sigma0, rng=1, **settings).ask()
+
+    plain = run([1.0, 2.0], 0.5)
+    np.testing.assert_array_equal(run((1, 2), 0.5), plain)
+    np.testing.assert_array_equal(run(np.array([1, 2], dtype=np.int8), np.float32(0.5)), plain)
+    np.testing.assert_array_equal(run([1.0, 2.0], np.array(0.5), bounds=None), plain)
+    np.testing.assert_array_equal(run([1.0, 2.0], 0.5, bounds=(None, None)), plain)
+    np.testing.assert_array_equal(run([1.0, 2.0], 0.5, bounds=np.array([[-9.0, -9.0], [9.0, 9.0]])), plain)
+    np.testing.assert_array_equal(run([1.0, 2.0], 0.5, population_size=np.int32(6)), plain)
+    np.testing.assert_array_equal(
+        run([1.0, 2.0], 0.5, population_size=6, method=FMNES(population_size=6)), plain
+    )
+    np.testing.assert_array_equal(
+        run([1.0, 2.0], 0.5, target=np.float32(1), max_evaluations=np.int64(99)), plain
+    )
+    np.testing.assert_array_equal(run([1.0, 2.0], 0.5, xtol=None, ftol=None), plain)
+    assert run(3.0, 0.5).shape == (4, 1)  # a number is a problem of one coordinate
+    assert run([1.0, 2.0], 0.5, method="xnes", population_size=3).shape == (3, 2)
+    assert len(Optimizer([1.0, 2.0], 0.5, bounds=([1.0, 2.0], [3.0, 2.5]), rng=1).ask()) > 0  # on a bound
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 10, 40, 100])
+def test_the_default_population_is_even_for_every_method(d: int) -> None:
+    size = 4 + math.floor(3 * math.log(d))
+    for method in ("fm-nes", "dx-nes-ic", "xnes", "cma-es"):
+        assert Optimizer(np.zeros(d), 1.0, method=method).population_size == size + size % 2
+
+
+def test_a_refused_argument_leaves_a_generator_alone() -> None:
+    rng, same = np.random.default_rng(1), np.random.default_rng(1)
+    for bad in ({"population_size": 7}, {"bounds": (5, 4)}, {"target": nan}, {"ftol": -1}):
+        with pytest.raises(ArgumentError):
+            Optimizer([1.0, 2.0], 0.5, rng=rng, **bad)
+    assert rng.random() == same.random()
+
+
+@pytest.mark.parametrize("settings", [FMNES, DXNESIC, XNES, CMAES, CRFMNES])
+def test_an_unknown_option_is_an_error_of_ours(settings: Any) -> None:
+    with pytest.raises(ArgumentError, match="refersh"):
+        settings(refersh=1)
+
+
+@pytest.mark.parametrize("bad", ["text", [[1.0, 2.0], [3.0]], [[1j, 0], [0, 1]]])
+@pytest.mark.parametrize("settings", [FMNES, XNES])
+def test_a_b0_that_is_no_matrix_of_numbers(settings: Any, bad: Any) -> None:
+    with pytest.raises(ArgumentError, match="B0"):
+        Optimizer([1.0, 2.0], 0.5, method=settings(B0=bad))
+
+
+@pytest.mark.parametrize("bad", [np.eye(3), [[nan]], [[0.0]]])
+def test_a_bad_b0_in_one_dimension(bad: Any) -> None:
+    with pytest.raises(ArgumentError, match="B0"):
+        Optimizer([1.0], 0.5, method=FMNES(B0=bad))
+
+
+def test_a_sigma0_that_overflows_beside_x0_gives_no_warning() -> None:
+    assert np.isfinite(Optimizer([1e308, 0.0], 1e308, rng=1).ask()).all()

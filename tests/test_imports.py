@@ -1,0 +1,222 @@
+"""What importing costs, which way imports go, and that the public names are what they claim to be."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import fmnes
+
+SOURCE = Path(fmnes.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def in_fresh_interpreter(code: str) -> str:
+    environment = {"PYTHONPATH": str(SOURCE.parent), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_import_loads_numpy_and_the_standard_library_only() -> None:
+    code = """
+import json, sys
+before = set(sys.modules)
+import fmnes
+print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
+"""
+    loaded = set(json.loads(in_fresh_interpreter(code)))
+    assert {"fmnes", "numpy"} <= loaded
+    assert loaded - set(sys.stdlib_module_names) - {"fmnes", "numpy"} == set()
+
+
+def test_import_is_silent_and_touches_no_random_state() -> None:
+    code = """
+import numpy as np
+np.random.seed(1)
+before = np.random.get_state()[1].tobytes()
+import fmnes
+assert np.random.get_state()[1].tobytes() == before
+"""
+    assert in_fresh_interpreter(code) == ""
+
+
+# -- direction --------------------------------------------------------------------------------------------
+
+#: Which parts of ours a part may import. A part that is not listed stands on top and may import any.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "result": {"errors"},
+    "backends": {"errors"},
+    "problems": {"errors"},
+    "steps": {"errors", "result", "backends"},
+    "strategies": {"errors", "result", "arguments", "backends", "steps"},
+    "arguments": {"errors", "result"},
+    "evaluation": {"errors", "result", "arguments", "runs"},
+    "runs": {"errors", "result", "arguments", "evaluation"},
+    "report": {"errors", "result", "arguments", "evaluation", "runs"},
+    "slots": {"errors", "result", "evaluation"},
+    "stopping": {"errors", "result"},
+    "checkpoint": {"errors", "result", "runs", "slots", "strategies"},
+    "optimizer": {
+        "errors",
+        "result",
+        "arguments",
+        "backends",
+        "evaluation",
+        "runs",
+        "slots",
+        "stopping",
+        "strategies",
+        "checkpoint",
+    },
+}
+
+
+def part_of(module: str) -> str:
+    """`fmnes.steps.ranking` belongs to `steps`; the package itself is ``."""
+    return (module + ".").split(".")[1]
+
+
+def imports(path: Path) -> set[str]:
+    """Modules of ours that this file imports when it runs; imports for type checkers do not count."""
+    package = ["fmnes", *path.relative_to(SOURCE).parts[:-1]]
+    found: set[str] = set()
+
+    class Visitor(ast.NodeVisitor):
+        def visit_If(self, node: ast.If) -> None:
+            if "TYPE_CHECKING" in ast.unparse(node.test):
+                for statement in node.orelse:
+                    self.visit(statement)
+            else:
+                self.generic_visit(node)
+
+        def visit_Import(self, node: ast.Import) -> None:
+            found.update(alias.name for alias in node.names)
+
+        def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *((node.module or "").split(".") if node.module else [])])
+            if module == "fmnes":
+                found.update(f"fmnes.{alias.name}" for alias in node.names)
+            else:
+                found.add(module)
+
+    Visitor().visit(ast.parse(path.read_text(encoding="utf-8")))
+    return {name for name in found if name.split(".")[0] == "fmnes"}
+
+
+def test_the_reader_of_imports_sees_them() -> None:
+    parts = {part_of(name) for name in imports(SOURCE / "optimizer.py")}
+    assert {"strategies", "slots", "stopping", "errors", "result"} <= parts
+    assert part_of("fmnes.steps.ranking") == "steps" and part_of("fmnes") == ""
+    problems = set().union(*(imports(path) for path in (SOURCE / "problems").glob("*.py")))
+    assert "fmnes.problems" in problems or "fmnes.problems.functions" in problems
+
+
+@pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(SOURCE)) for path in MODULES])
+def test_imports_go_one_way(path: Path) -> None:
+    relative = path.relative_to(SOURCE)
+    part = relative.parts[0].removesuffix(".py")
+    if part in ALLOWED:
+        found = {part_of(name) for name in imports(path)} - {part}
+        assert found <= ALLOWED[part], f"{relative} imports {sorted(found - ALLOWED[part])}"
+
+
+def test_the_direction_has_no_circle() -> None:
+    runtime = {part: set() for part in ALLOWED}
+    for path in MODULES:
+        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        if part in runtime:
+            runtime[part] |= {part_of(name) for name in imports(path)} - {part}
+    order: list[str] = []
+    while len(order) < len(runtime):
+        free = [part for part in runtime if part not in order and runtime[part] <= set(order)]
+        assert free, f"a circle among {sorted(set(runtime) - set(order))}"
+        order += free
+
+
+@pytest.mark.parametrize("part", ["evaluation", "runs", "report", "problems", "steps"])
+def test_these_parts_know_neither_strategies_nor_the_optimizer(part: str) -> None:
+    code = f"""
+import importlib, json, pkgutil, sys, types
+package = types.ModuleType("fmnes"); package.__path__ = [{str(SOURCE)!r}]
+sys.modules["fmnes"] = package  # the package without what its __init__ imports
+top = importlib.import_module("fmnes.{part}")
+for module in pkgutil.walk_packages(top.__path__, top.__name__ + "."):
+    try:
+        importlib.import_module(module.name)
+    except ImportError:
+        pass  # an extra that is not installed
+print(json.dumps([name for name in sys.modules if name.startswith("fmnes.")]))
+"""
+    loaded = json.loads(in_fresh_interpreter(code))
+    assert any(name.startswith(f"fmnes.{part}") for name in loaded)
+    for name in ("fmnes.strategies", "fmnes.optimizer", "fmnes.minimize", "fmnes.loop"):
+        assert name not in loaded
+
+
+# -- public names -----------------------------------------------------------------------------------------
+
+
+def test_all_is_exactly_the_public_names() -> None:
+    submodules = {path.stem for path in SOURCE.iterdir()}
+    public = {
+        name
+        for name, value in vars(fmnes).items()
+        if not name.startswith("_") and not (isinstance(value, ModuleType) and name in submodules)
+    }
+    # `minimize` and `resume` hide the modules of the same name; `problems` is a module that is meant.
+    assert set(fmnes.__all__) == public | {"problems"}
+    assert len(fmnes.__all__) == len(set(fmnes.__all__))
+    assert callable(fmnes.minimize)
+
+
+def test_the_contract_names_are_there() -> None:
+    contract = "minimize Optimizer Result StopReason problems FMNES DXNESIC XNES CMAES Resampling"
+    assert {*contract.split(), "Infeasible", "Lost", "LOST"} <= set(fmnes.__all__)
+
+
+@pytest.mark.parametrize("name", fmnes.__all__)
+def test_every_public_name_has_a_docstring(name: str) -> None:
+    value = getattr(fmnes, name)
+    doc = inspect.getdoc(value)
+    assert doc and len(doc) > 10
+    if inspect.isclass(value):
+        assert value.__doc__ and value.__doc__ != value.__mro__[1].__doc__
+        assert not value.__doc__.startswith(f"{name}("), "the docstring that a dataclass makes itself"
+        assert value.__module__.startswith("fmnes.")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(SOURCE)) for path in MODULES])
+def test_every_module_has_a_docstring(path: Path) -> None:
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert doc and len(doc) > 10
+
+
+def test_types_are_shipped() -> None:
+    assert (SOURCE / "py.typed").is_file()
+
+
+def test_the_version_is_a_version() -> None:
+    assert all(part.isdigit() for part in fmnes.__version__.split(".")[:2])
+
+
+def test_errors_form_the_documented_tree() -> None:
+    for error in (fmnes.ArgumentError, fmnes.UsageError, fmnes.ObjectiveError, fmnes.SnapshotError):
+        assert issubclass(error, fmnes.FmnesError)
+    assert issubclass(fmnes.ArgumentError, ValueError) and issubclass(fmnes.UsageError, RuntimeError)
+    assert issubclass(fmnes.MissingExtra, ImportError)
+    assert not issubclass(fmnes.Infeasible, fmnes.FmnesError)
+    assert not issubclass(fmnes.Lost, fmnes.FmnesError)
+    assert 'pip install "fmnes[plot]"' in str(fmnes.MissingExtra("plots", "plot"))
