@@ -32,6 +32,8 @@ class Backend:
     """repeat(first, last, body, carry): carry = body(i, carry) for i = first, first - 1, …, last."""
     search: Callable[[Any, Array], Array]
     """search(table, value): the first index whose entry in the ascending table is at least value."""
+    sums_over_rows: Callable[..., Any]
+    """The sums over the first axis of several arrays of one shape, together."""
     svd: Callable[[Array], tuple[Array, Array, Array]]
     """U, singular values (descending), Vᵀ; NaN, not an exception, where it does not converge."""
     eigh: Callable[[Array], tuple[Array, Array]]
@@ -82,6 +84,7 @@ NUMPY = Backend(
     choose=_numpy_cond,
     repeat=_numpy_repeat,
     search=bisect.bisect_left,
+    sums_over_rows=lambda *arrays: tuple(array.sum(axis=0) for array in arrays),
     svd=_numpy_svd,
     eigh=_numpy_eigh,
     eigh_psd=_numpy_eigh,

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax import lax
 
+import jax
 from fmnes.backends import Array, Backend
 from fmnes.backends.rotations import rotation_singular_values, rotation_svd
+from jax import lax
 
 
 def make(axis: str | None, decompositions: str | None) -> Backend:
@@ -28,6 +28,7 @@ def _make(axis: str | None, decompositions: str) -> Backend:
         choose=_choose,
         repeat=_repeat,
         search=_search,
+        sums_over_rows=_sums_over_rows,
         svd=rotation_svd if by_rotations else _svd,
         eigh=_eigh,
         eigh_psd=_rotation_eigh if by_rotations else _eigh,
@@ -98,6 +99,18 @@ def _rotation_eigh(a: Array) -> tuple[Array, Array]:
 
 def _rotation_eigenvalues(a: Array) -> Array:
     return rotation_singular_values(a)[::-1]
+
+
+def _sums_over_rows(*arrays: Array) -> Any:
+    """One reduction with several results reads what they share once; several reductions, once each."""
+    zeros = tuple(jnp.zeros((), array.dtype) for array in arrays)
+    count = len(arrays)
+
+    def add(*both: Any) -> Any:
+        (a, b) = both if len(both) == 2 else (both[:count], both[count:])
+        return tuple(x + y for x, y in zip(a, b, strict=True))
+
+    return lax.reduce(arrays, zeros, add, (0,))
 
 
 def _search(table: list[float], value: Array) -> Array:

@@ -75,10 +75,13 @@ def weighted_sum(weights: Array, z: Array, xp: Any) -> Array:
     return weights @ z if xp is np else (weights[:, None] * z).sum(axis=0)
 
 
-def weighted_square_sum(weights: Array, z: Array, xp: Any) -> Array:
-    """Σ_k weights_k z_k∗z_k."""
-    # In this order JAX cannot take z∗z for the one it has in |z|², and so does not keep it.
-    return weights @ (z * z) if xp is np else (weights[:, None] * z * z).sum(axis=0)
+def draw_sums(S: Array, Wa: Array, W: Array, z: Array, backend: Backend) -> tuple[Array, Array, Array]:
+    """ΣS_k z_k, ΣWa_k z_k and ΣW_k z_k∗z_k, in one pass over the draws. Weights (n,); z (n, d); sums (d,)."""
+    xp = backend.xp
+    if xp is np:
+        return S @ z, Wa @ z, W @ (z * z)
+    sums = backend.sums_over_rows(S[:, None] * z, Wa[:, None] * z, W[:, None] * z * z)
+    return sums[0], sums[1], sums[2]
 
 
 def _groups(arrays: tuple[Array, ...], backend: Backend) -> list[slice]:

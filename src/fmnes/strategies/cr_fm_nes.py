@@ -33,8 +33,8 @@ from fmnes.errors import ArgumentError
 from fmnes.steps.columns import (
     by_columns,
     dot,
+    draw_sums,
     mirrored_points_by_columns,
-    weighted_square_sum,
     weighted_sum,
 )
 from fmnes.steps.mirrored import pair_differences, pair_sums
@@ -209,8 +209,7 @@ class CRFMNES:
 
         def sums(z: Array, mean: Array, D: Array, v: Array, p_c: Array) -> tuple[Any, Any]:
             v_bar = v / length
-            Sz, Waz = weighted_sum(S, z, xp), weighted_sum(Wa, z, xp)
-            Wzz = weighted_square_sum(W, z, xp)
+            Sz, Waz, Wzz = draw_sums(S, Wa, W, z, backend)
             step = D * (Sz + (kappa * Sa) * v_bar)  # Σ w (x − m)/σ
             p_c = follow(p_c, step, k.c_c, mu_eff)
             z_c = p_c / D - (kappa * a_c) * v_bar
