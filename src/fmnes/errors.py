@@ -6,6 +6,7 @@
     ├── ObjectiveError     the objective looks broken: a bug, not a bad point
     ├── SnapshotError      a saved file is damaged, foreign or from a newer version
     ├── RunError           a run directory cannot be used: in use, of another problem, or damaged
+    │   └── StorageError   the disk does not take what was written
     └── MissingExtra       an optional dependency is not installed (also an ImportError)
 
     Infeasible, Lost       not errors: an objective raises them to say what became of one evaluation
@@ -41,6 +42,10 @@ class SnapshotError(FmnesError):
 
 class RunError(FmnesError):
     """A run directory cannot be used: in use, of another problem, or damaged."""
+
+
+class StorageError(RunError):
+    """The disk does not take what was written; what was written before is safe."""
 
 
 class MissingExtra(FmnesError, ImportError):

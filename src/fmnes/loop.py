@@ -6,12 +6,12 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ObjectiveError, RunError
+from fmnes.errors import ObjectiveError, StorageError
 from fmnes.evaluation.outcome import LOST, WRONG_TYPE, Outcome
 from fmnes.evaluation.serial import Evaluator, Task, Vectorized, call_vectorized
 from fmnes.optimizer import Optimizer
@@ -63,12 +63,23 @@ class Loop:
         self._callback = callback
         self._progress = progress
         self._checkpoint = checkpoint
-        self._seed = opt.seed
+        self.seed = opt.seed
         self._lost: dict[tuple[int, int, int], int] = {}
+        self._failed: list[tuple[tuple[int, int, int], Outcome, NDArray[np.float64]]] = []
         self._warned = False
 
     def run(self) -> Result:
         """To the end, restarts included."""
+        try:
+            stop = self._run_all()
+        except KeyboardInterrupt:  # outside of an evaluation
+            stop = self._interrupted()
+        self._note_failures()
+        if self._progress:
+            self._progress.close(self._total(self.opt.view()))
+        return self._result(stop)
+
+    def _run_all(self) -> Stop:
         stop = self._run_one()
         while stop.reason.restartable and self.totals.restarts < self._restarts:
             left = None
@@ -78,9 +89,7 @@ class Loop:
                     break
             self._restart(left)
             stop = self._run_one()
-        if self._progress:
-            self._progress.close(self._total(self.opt.view()))
-        return self._result(stop)
+        return stop
 
     @property
     def evaluations(self) -> int:
@@ -96,11 +105,12 @@ class Loop:
                 stop = opt.stop_at(view)
                 if opt.generation != seen:
                     seen = opt.generation
+                    self._note_failures()
                     stop = self._observe(view) or stop
                     if self._checkpoint and not stop:
                         try:
                             self._checkpoint(self)
-                        except RunError as error:
+                        except StorageError as error:
                             stop = Stop(StopReason.STORAGE, str(error))
             stop = stop or self._out_of_time()
             if not stop:
@@ -110,6 +120,12 @@ class Loop:
                     stop = self._interrupted()
             if stop:
                 return stop
+
+    def _note_failures(self) -> None:
+        """Generation by generation, slot by slot: the same whatever order results came in."""
+        for _, outcome, point in sorted(self._failed, key=lambda failed: failed[0]):
+            self.ledger.add(outcome, point)
+        self._failed.clear()
 
     def _restart(self, max_evaluations: int | None) -> None:
         old, totals = self.opt, self.totals
@@ -136,13 +152,13 @@ class Loop:
         finished = self._evaluator(tasks, self._deadline)
         try:
             for position, outcome in finished:
-                self._examine(outcome, first=all(o is None for o in outcomes))
+                self._examine(outcome, first=position == 0)
                 outcomes[position] = outcome
                 if self._hit(outcomes):
                     break
         except KeyboardInterrupt:
             stop = Stop(StopReason.INTERRUPTED)
-        except RunError as error:
+        except StorageError as error:
             stop = Stop(StopReason.STORAGE, str(error))
         finally:
             close = getattr(finished, "close", None)
@@ -153,10 +169,8 @@ class Loop:
         counted = opt.evaluations
         opt.tell([o if o is not None else LOST for o in outcomes])
         counted = opt.evaluations - counted
-        # In slot order, and only what was counted: the same whatever order results arrive in.
-        told = [(o, x[i]) for i, o in enumerate(outcomes) if o is not None and o.status != "lost"]
-        for outcome, point in told[:counted]:
-            self.ledger.add(outcome, point)
+        told = [(names[i], o, x[i]) for i, o in enumerate(outcomes) if _answered(o)]
+        self._failed += told[:counted]
         if stop and stop.reason is StopReason.INTERRUPTED:
             return self._interrupted()
         return stop or self._count_lost(names, outcomes)
@@ -264,10 +278,14 @@ class Loop:
             nfev=self.evaluations,
             nit=self.totals.generations + last.nit,
             n_infeasible=self.totals.infeasible + last.n_infeasible,
-            seed=self._seed,
+            seed=self.seed,
             failures=failures,
             history=self.history.columns(),
         )
+
+
+def _answered(outcome: Outcome | None) -> TypeGuard[Outcome]:
+    return outcome is not None and outcome.status != "lost"
 
 
 def _raise_if_bug(outcomes: list[Outcome | None]) -> None:

@@ -16,7 +16,7 @@ from fmnes.arguments import check_callback, names_options
 from fmnes.optimizer import Optimizer
 from fmnes.result import Result, View
 from fmnes.runs.directory import RunDirectory
-from fmnes.session import Settings, choose_evaluator, describe_objective, run_session
+from fmnes.session import Settings, choose_evaluator, describe_objective, finish, run_session
 from fmnes.strategies import Resampling, Strategy
 
 
@@ -88,6 +88,7 @@ def minimize(
         retries=retries,
         on_error=on_error,
         restarts=restarts,
+        target=target,
     )
     opt = Optimizer(
         x0,
@@ -121,5 +122,5 @@ def minimize(
             progress=progress,
             evaluator=evaluator,
         )
-        directory.finish(result.as_json())
+        finish(directory, result)
         return result

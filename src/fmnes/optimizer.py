@@ -128,8 +128,9 @@ class Optimizer:
         self._asked = None
         self._record(current.points(slots), f)
         current.fill(slots, f)
-        if self._max_redraws is not None:
-            self._redraw(current, slots[~np.isfinite(f)])
+        if self._max_redraws is not None and current.complete:
+            # Only now, so that the draws do not depend on which evaluations were lost on the way.
+            self._redraw(current, np.flatnonzero(~np.isfinite(current.f)))
         if current.complete:
             self._update(current)
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from fmnes import checkpoint
 from fmnes.arguments import check_callback, names_options
-from fmnes.errors import ArgumentError, RunError
+from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.evaluation.command import Command
 from fmnes.evaluation.outcome import Outcome
 from fmnes.evaluation.serial import Evaluator, Task
 from fmnes.optimizer import Optimizer
 from fmnes.result import Result, StopReason, View
 from fmnes.runs.directory import RunDirectory
-from fmnes.session import Settings, describe_objective, run_session
+from fmnes.session import Settings, choose_evaluator, describe_objective, finish, run_session
 
 _UNCHANGED: Any = object()
 #: Endings after which there is more to do, as soon as the run is taken up again.
@@ -57,7 +60,7 @@ def resume(
     """
     check_callback(callback)
     given = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "workers": workers}
-    given |= {"timeout": timeout, "retries": retries}
+    given |= {"timeout": timeout, "retries": retries, "target": target}
     changes = {name: value for name, value in given.items() if value is not _UNCHANGED}
     with RunDirectory.open(run_dir) as directory:
         settings = _settings(directory, changes)
@@ -65,40 +68,49 @@ def resume(
         saved = directory.read_snapshot()
         if saved is None:
             raise RunError(f"{directory.path}: found no snapshot, so nothing was evaluated; begin a new run")
-        opt = checkpoint.restore(Optimizer, *saved)
-        if target is not _UNCHANGED:
-            opt.target = target
-        if max_evaluations is not _UNCHANGED:
-            spent = int(saved[0]["loop"]["evaluations"])
-            opt.max_evaluations = None if max_evaluations is None else max(max_evaluations - spent, 1)
-        evaluator: Evaluator | None = None
-        if objective is None:
-            before = directory.result
-            if (
-                before is None
-                or before["stop_reason"] in _OPEN_ENDINGS
-                or changes
-                or target is not _UNCHANGED
-            ):
-                name = directory.config["objective"]["name"]
-                raise ArgumentError(
-                    f"fun: found none, wanted the run's objective, {name!r}, to go on with it"
-                )
+        opt = _optimizer(directory, saved, settings)
+        before = directory.result
+        evaluator: Evaluator
+        if before is not None and before["stop_reason"] not in _OPEN_ENDINGS and not changes:
             evaluator = _NothingLeft(directory)
+        elif objective is None:
+            name = directory.config["objective"]["name"]
+            raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
+        else:
+            evaluator = choose_evaluator(objective, settings, executor, len(opt.mean))
         directory.update_config({**directory.config, "settings": settings.as_json()})
         result = run_session(
             objective,
             opt,
             settings,
-            executor=executor,
             directory=directory,
             saved=saved,
             callback=callback,
             progress=progress,
             evaluator=evaluator,
         )
-        directory.finish(result.as_json())
+        finish(directory, result)
         return result
+
+
+def _optimizer(directory: RunDirectory, saved: Any, settings: Settings) -> Optimizer:
+    metadata, arrays = saved
+    try:
+        opt = checkpoint.restore(Optimizer, metadata, arrays)
+        spent = int(metadata["loop"]["evaluations"])
+    except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise RunError(f"{directory.path}: found an unusable snapshot ({error})") from None
+    opt.target = settings.target
+    limit = settings.max_evaluations
+    opt.max_evaluations = None if limit is None else max(limit - spent, 1)
+    if metadata.get("numpy") != np.__version__:
+        warnings.warn(
+            f"the run was made with NumPy {metadata.get('numpy')}, this is {np.__version__}: it goes on, but "
+            "perhaps not bit for bit (not bitwise)",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return opt
 
 
 def _settings(directory: RunDirectory, changes: dict[str, Any]) -> Settings:
@@ -117,7 +129,12 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
     if fun is None:
         if remembered["kind"] == "function":
             return None
-        return Command(**{name: value for name, value in remembered.items() if name != "kind"})
+        if remembered.get("environment_names"):
+            raise ArgumentError(
+                f"fun: found none, but the command had variables {remembered['environment_names']} of its own, "
+                "whose values are not kept; wanted the Command again"
+            )
+        return command_from(remembered)
     found = describe_objective(fun)
     for key in ("kind", "name", "argv"):
         if found.get(key) != remembered.get(key) and list(found.get(key) or ()) != remembered.get(key):
@@ -126,6 +143,12 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
                 f"{directory.path}: found a run of {theirs!r}, wanted one of {ours!r}: another objective"
             )
     return fun
+
+
+def command_from(remembered: dict[str, Any]) -> Command:
+    """The Command that a run directory remembers."""
+    left_out = ("kind", "environment_names")
+    return Command(**{name: value for name, value in remembered.items() if name not in left_out})
 
 
 class _NothingLeft:

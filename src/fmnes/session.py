@@ -10,6 +10,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -18,7 +19,7 @@ import numpy as np
 
 from fmnes import checkpoint
 from fmnes.arguments import check_number
-from fmnes.errors import ArgumentError, SnapshotError
+from fmnes.errors import ArgumentError, RunError, StorageError
 from fmnes.evaluation.command import Command
 from fmnes.evaluation.serial import Evaluator, Serial, Vectorized
 from fmnes.loop import Loop
@@ -46,8 +47,10 @@ class Settings:
     retries: int
     on_error: Literal["infeasible", "raise"]
     restarts: int
+    target: float | None = None
 
     def __post_init__(self) -> None:
+        check_number("target", self.target)
         check_choice("on_error", self.on_error, ("infeasible", "raise"))
         check_number("max_evaluations", self.max_evaluations, above=0, whole=True)
         check_number("max_seconds", self.max_seconds, above=0)
@@ -59,7 +62,8 @@ class Settings:
                 raise ArgumentError(f"{name}: found {value!r}, wanted a whole number of at least {least}")
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """NumPy's numbers as Python's, which JSON knows."""
+        return {k: v.item() if isinstance(v, np.generic) else v for k, v in asdict(self).items()}
 
 
 def choose_evaluator(fun: Any, settings: Settings, executor: Any, d: int) -> Evaluator:
@@ -155,11 +159,17 @@ class Snapshots:
             "infeasible": totals.infeasible,
             "best_evaluation": totals.best.evaluation,
             "seconds": self._seconds_before + now - self._started,
+            "seed": None if loop.seed is None else str(loop.seed),
         }
+        metadata["ledger"], points = loop.ledger.dump()
+        arrays.update(points)
         if totals.best.x is not None:
             arrays["loop.best.x"], arrays["loop.best.fun"] = totals.best.x, np.asarray(totals.best.fun)
         arrays["loop.history"] = loop.history.rows
-        self._directory.write_snapshot(metadata, arrays)
+        try:
+            self._directory.write_snapshot(metadata, arrays)
+        except RunError as error:
+            raise StorageError(str(error)) from error
 
 
 def restore_loop(
@@ -174,10 +184,18 @@ def restore_loop(
             totals.best = Best(arrays["loop.best.x"], best_fun, int(saved["best_evaluation"]))
         rows = np.asarray(arrays["loop.history"], dtype=float).reshape(-1, len(COLUMNS))
         loop.history.restore(rows)
+        loop.seed = None if saved["seed"] is None else int(saved["seed"])
+        loop.ledger.restore(metadata["ledger"], arrays)
     except (KeyError, TypeError, ValueError) as error:
-        raise SnapshotError(f"{directory.path}: found an unusable snapshot ({error})") from None
-    for row in directory.log.infeasible(before=(totals.restarts, loop.opt.generation)):
-        loop.ledger.add(row.outcome, np.empty(0) if row.x is None else row.x)
+        raise RunError(f"{directory.path}: found an unusable snapshot ({error})") from None
+
+
+def finish(directory: RunDirectory, result: Result) -> None:
+    """Leave the result in the directory; a disk that is full must not take it from the caller."""
+    try:
+        directory.finish(result.as_json())
+    except RunError as error:
+        warnings.warn(f"the result could not be saved: {error}", RuntimeWarning, stacklevel=3)
 
 
 @contextlib.contextmanager
@@ -205,7 +223,8 @@ def describe_objective(fun: Any) -> dict[str, Any]:
     if isinstance(fun, Command):
         fields = {k: v for k, v in asdict(fun).items() if k != "environment"}
         plain = {k: os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in fields.items()}
-        return {"kind": "command", **plain}
+        # Only the names: values may be secrets.
+        return {"kind": "command", **plain, "environment_names": sorted(fun.environment or {})}
     module = getattr(fun, "__module__", None)
     name = getattr(fun, "__qualname__", None) or type(fun).__qualname__
     return {"kind": "function", "module": module, "name": name}

@@ -17,6 +17,7 @@ from fmnes.evaluation.command import Command
 from fmnes.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
+from fmnes.resume import command_from
 from fmnes.runs.directory import RunDirectory
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
@@ -126,7 +127,7 @@ def show(run: Annotated[Path, typer.Argument(help="The run directory.")], as_jso
     values = (
         None
         if x is None
-        else (_from(objective).values(x.tolist()) if objective["kind"] == "command" else x.tolist())
+        else (command_from(objective).values(x.tolist()) if objective["kind"] == "command" else x.tolist())
     )
     names = objective.get("names") or [f"x{i}" for i in range(0 if values is None else len(values))]
     failed = summary.reasons["infeasible"]
@@ -190,8 +191,4 @@ def _command(run: Path) -> Command:
             f"{run}: found a run of the Python function {objective['name']!r}, wanted one of a program; "
             "go on with it from Python: fmnes.resume(run_dir, fun)"
         )
-    return _from(objective)
-
-
-def _from(objective: dict[str, Any]) -> Command:
-    return Command(**{name: value for name, value in objective.items() if name != "kind"})
+    return command_from(objective)

@@ -50,11 +50,16 @@ LOST = Outcome("lost", reason="lost")
 
 
 def infeasible(reason: str, *, fault: str = "", detail: str = "") -> Outcome:
-    return Outcome("infeasible", reason=reason, fault=fault, detail=detail[-DETAIL_LIMIT:])
+    return Outcome("infeasible", reason=_text(reason), fault=fault, detail=_text(detail)[-DETAIL_LIMIT:])
 
 
 def lost(reason: str, *, detail: str = "") -> Outcome:
-    return Outcome("lost", reason=reason, detail=detail[-DETAIL_LIMIT:])
+    return Outcome("lost", reason=_text(reason), detail=_text(detail)[-DETAIL_LIMIT:])
+
+
+def _text(text: str) -> str:
+    """What can be written to a file: a byte that was no text is shown as an escape."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def from_number(value: float) -> Outcome:

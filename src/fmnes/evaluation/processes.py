@@ -89,13 +89,13 @@ class Workers:
         finished: Finished = []
         try:
             while unanswered:
-                if unanswered > len(finished) and not self._over(deadline):
-                    self._start(min(self._count, len(tasks)))
-                    self._feed(tasks)  # before the yield: the workers do not wait for the caller
+                # Handed over before the next ones go out: no more than `workers` can be lost with the caller.
                 yield from finished
                 unanswered -= len(finished)
                 if not unanswered or self._over(deadline):
                     return
+                self._start(min(self._count, len(tasks)))
+                self._feed(tasks)
                 if self._failed_starts >= _STARTS and not self._workers:
                     yield from [(position, self._not_started) for position in self._pending]
                     return

@@ -50,7 +50,7 @@ class RunDirectory:
         cls, path: str | os.PathLike[str], config: dict[str, Any], *, durability: Durability = "auto"
     ) -> RunDirectory:
         """A new run at `path`, which must not exist or be empty; `config` is JSON data without NaN or inf."""
-        path = Path(path)
+        path = Path(path).absolute()
         config = _plain("config", config)
         try:
             if not path.is_dir():
@@ -78,7 +78,7 @@ class RunDirectory:
         cls, path: str | os.PathLike[str], *, read_only: bool = False, durability: Durability = "auto"
     ) -> RunDirectory:
         """The run at `path`; with `read_only` without the lock, so even while it is running."""
-        path = Path(path)
+        path = Path(path).absolute()
         try:
             names = os.listdir(path)
         except OSError as error:
@@ -176,11 +176,14 @@ class RunDirectory:
 
 def _refuse_used(path: Path) -> None:
     names = set(os.listdir(path))
-    if CONFIG in names:
+    # Before its first snapshot nothing was evaluated: such a run may begin again.
+    if CONFIG in names and names & {SNAPSHOT, PREVIOUS, RESULT}:
         raise RunError(
             f"{path}: found a run in this directory, wanted a new or empty one; fmnes.resume goes on with it"
         )
-    foreign = sorted(names - _LOG_FILES - {LOCK} - {leftover.name for leftover in unfinished(path / CONFIG)})
+    foreign = sorted(
+        names - _LOG_FILES - {LOCK, CONFIG} - {leftover.name for leftover in unfinished(path / CONFIG)}
+    )
     if foreign:
         raise RunError(
             f"{path}: found {', '.join(foreign[:3])}{', ...' if foreign[3:] else ''} in it, wanted a new or "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from fmnes.errors import RunError
+from fmnes.errors import RunError, StorageError
 from fmnes.evaluation.outcome import Outcome
 from fmnes.evaluation.serial import Evaluator, Task
 from fmnes.runs.log import EvaluationLog, x_hash
@@ -43,7 +43,10 @@ class Remembering:
         for i, outcome in self._evaluator([task for _, task in rest], deadline) if rest else ():
             position, task = rest[i]
             # From the moment the batch was handed out: when one of several workers began is not known here.
-            self._log.record(task.key, outcome, task.x, started, time.monotonic() - clock)
+            try:
+                self._log.record(task.key, outcome, task.x, started, time.monotonic() - clock)
+            except RunError as error:
+                raise StorageError(str(error)) from error
             yield position, outcome
 
     def close(self) -> None:
