@@ -78,6 +78,7 @@ def resume(
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
         else:
             evaluator = choose_evaluator(objective, settings, executor, len(opt.mean))
+            directory.finish(None)  # it goes on: the old result is not its result any more
         directory.update_config({**directory.config, "settings": settings.as_json()})
         result = run_session(
             objective,
@@ -131,8 +132,8 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
             return None
         if remembered.get("environment_names"):
             raise ArgumentError(
-                f"fun: found none, but the command had variables {remembered['environment_names']} of its own, "
-                "whose values are not kept; wanted the Command again"
+                "fun: found none, but the command has an environment of its own "
+                f"({remembered['environment_names']}), which is not kept; wanted the Command again"
             )
         return command_from(remembered)
     found = describe_objective(fun)

@@ -110,7 +110,7 @@ def run_session(
     """Run to the end. `saved` is the snapshot that `opt` comes from, if any."""
     evaluator = evaluator or choose_evaluator(fun, settings, executor, len(opt.mean))
     if directory:
-        evaluator = Remembering(evaluator, directory.log)
+        evaluator = Remembering(evaluator, directory.log, forget_faults=settings.on_error == "raise")
     left = settings.max_seconds
     if left is not None and saved is not None:
         left -= saved[0]["loop"]["seconds"]

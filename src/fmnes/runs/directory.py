@@ -66,7 +66,8 @@ class RunDirectory:
             undo.callback(lock.release)
             _refuse_used(path)  # again: another process may have been quicker
             # Without a config no run has begun: these are the remains of a creation that was killed.
-            _remove(*unfinished(path / CONFIG), *(path / name for name in _LOG_FILES))
+            _remove(*unfinished(path / CONFIG), *unfinished(path / SNAPSHOT))
+            _remove(*(path / name for name in _LOG_FILES))
             log = EvaluationLog(path / LOG, durability)
             undo.callback(log.close)
             _write_json(path / CONFIG, config)
@@ -181,9 +182,8 @@ def _refuse_used(path: Path) -> None:
         raise RunError(
             f"{path}: found a run in this directory, wanted a new or empty one; fmnes.resume goes on with it"
         )
-    foreign = sorted(
-        names - _LOG_FILES - {LOCK, CONFIG} - {leftover.name for leftover in unfinished(path / CONFIG)}
-    )
+    leftovers = {leftover.name for name in (CONFIG, SNAPSHOT) for leftover in unfinished(path / name)}
+    foreign = sorted(names - _LOG_FILES - {LOCK, CONFIG} - leftovers)
     if foreign:
         raise RunError(
             f"{path}: found {', '.join(foreign[:3])}{', ...' if foreign[3:] else ''} in it, wanted a new or "

@@ -14,18 +14,25 @@ from fmnes.evaluation.outcome import Outcome
 from fmnes.evaluation.serial import Evaluator, Task
 from fmnes.runs.log import EvaluationLog, x_hash
 
+Known = dict[tuple[int, int], list[tuple[int, Outcome, int]]]
+
 
 class Remembering:
-    def __init__(self, evaluator: Evaluator, log: EvaluationLog) -> None:
+    def __init__(self, evaluator: Evaluator, log: EvaluationLog, *, forget_faults: bool = False) -> None:
+        """forget_faults: evaluations that ended the run with an error are made again, as it may be mended."""
         self._evaluator = evaluator
         self._log = log
+        self._forget_faults = forget_faults
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
         rest: list[tuple[int, Task]] = []
         known = self._log.find(tasks[0].restart, tasks[0].generation) if tasks else {}
+        forgotten = self._forgotten(tasks, known)
         for position, task in enumerate(tasks):
             attempts = known.get((task.slot, task.redraw), [])
-            outcome = next((o for _, o, _ in attempts if o.status != "lost"), None)
+            outcome = next(
+                (o for _, o, _ in attempts if o.status != "lost" and o.fault not in forgotten), None
+            )
             if outcome is None:
                 # Lost attempts are no answer; their numbers are taken, though.
                 after = max((attempt for attempt, _, _ in attempts), default=-1) + 1
@@ -48,6 +55,14 @@ class Remembering:
             except RunError as error:
                 raise StorageError(str(error)) from error
             yield position, outcome
+
+    def _forgotten(self, tasks: Sequence[Task], known: Known) -> set[str]:
+        """The faults that stopped the run: all of them, or the one that a whole first generation had."""
+        faults = [outcomes[-1][1].fault for outcomes in known.values()]
+        if self._forget_faults:
+            return set(faults) - {""}
+        first = bool(tasks) and tasks[0].generation == 0 and len(faults) == len(tasks)
+        return set(faults) - {""} if first and len(set(faults)) == 1 else set()
 
     def close(self) -> None:
         self._evaluator.close()
