@@ -12,7 +12,7 @@ test: $(VENV)/.ready-dev       ## the whole test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --ignore tests/jax
 
 test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the CPU
-	JAX_PLATFORMS=cpu $(BIN)/python -m pytest tests/jax
+	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n auto tests/jax
 	JAX_PLATFORMS=cpu $(BIN)/python benchmarks/gpu.py --toy
 
 check: $(VENV)/.ready-dev      ## lint and types
