@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
-import jax
 from fmnes.integrations import jax as fj
 
 jax.config.update("jax_enable_x64", True)  # seven digits would do for the simulation, not for the search

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import jax.numpy as jnp
-
 import jax
+import jax.numpy as jnp
+from jax import lax
+
 from fmnes.backends import Array, Backend
 from fmnes.backends.rotations import rotation_singular_values, rotation_svd
-from jax import lax
 
 
 def make(axis: str | None, decompositions: str | None) -> Backend:
