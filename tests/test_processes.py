@@ -260,6 +260,7 @@ def test_closing_the_iterator_kills_what_is_running(tag: str) -> None:
     batch = tasks(3, second=600.0)
     batch[1] = batch[1]._replace(x=np.zeros(2))
     with Workers(faults.sleeps, 2) as workers:
+        both_ready(workers)
         outcomes = workers(batch)
         assert next(outcomes) == (1, Outcome("value", 0.1))
         start = time.monotonic()

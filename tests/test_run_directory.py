@@ -78,7 +78,8 @@ def test_an_empty_directory_will_do(tmp_path):
 
 
 def test_a_used_directory_is_refused(path):
-    RunDirectory.create(path, CONFIG).close()
+    with RunDirectory.create(path, CONFIG) as run:
+        run.write_snapshot({}, {})
     before = {name: (path / name).read_bytes() for name in names(path)}
     with pytest.raises(RunError, match=r"found a run .* fmnes\.resume goes on with it"):
         RunDirectory.create(path, CONFIG)
@@ -164,7 +165,8 @@ def test_the_second_is_refused_and_kill_9_gives_the_lock_back(path):
 
 
 def test_the_second_in_one_process_is_refused_too(path):
-    with RunDirectory.create(path, {}):
+    with RunDirectory.create(path, {}) as run:
+        run.write_snapshot({}, {})
         with pytest.raises(RunError, match=f"in use by process {os.getpid()} "):
             RunDirectory.open(path)
         with pytest.raises(RunError, match="found a run"):
