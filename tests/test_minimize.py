@@ -415,7 +415,18 @@ def test_vectorized_equals_serial(method: Any) -> None:
         assert same(serial, together)
         for a, b in zip(serial.failures, together.failures, strict=True):
             assert (a.reason, a.count) == (b.reason, b.count)
-            np.testing.assert_array_equal(a.x, b.x)
+            if not isinstance(method, Resampling):
+                np.testing.assert_array_equal(a.x, b.x)
+
+
+@pytest.mark.xfail(strict=True, reason="serial failures stand by slot, vectorized ones as they were made")
+def test_vectorized_failures_stand_in_the_same_order_with_resampling() -> None:
+    settings = dict(sigma0=0.7, rng=1, method=Resampling(CMAES()), max_evaluations=333)
+    (serial,) = minimize(failing(lambda: math.nan), X0, **settings).failures
+    (together,) = minimize(
+        lambda X: np.where(X[:, 0] < 0.5, np.nan, spheres(X)), X0, vectorized=True, **settings
+    ).failures
+    np.testing.assert_array_equal(serial.x, together.x)
 
 
 def test_no_point_is_evaluated_twice_after_minus_infinity() -> None:
@@ -490,14 +501,25 @@ def test_a_callback_may_return_a_numpy_bool() -> None:
     assert result.stop_reason is StopReason.CALLBACK
 
 
-@pytest.mark.parametrize("error", [RuntimeError("mine"), KeyboardInterrupt()], ids=repr)
-def test_an_exception_of_the_callback_is_not_swallowed(error: BaseException) -> None:
+def test_an_exception_of_the_callback_is_not_swallowed() -> None:
+    error = RuntimeError("mine")
+
     def callback(view: fmnes.View) -> None:
         raise error
 
-    with pytest.raises(type(error)) as caught:
+    with pytest.raises(RuntimeError) as caught:
         minimize(sphere, X0, 0.7, rng=1, callback=callback)
     assert caught.value is error
+
+
+def test_ctrl_c_in_the_callback_returns_the_result_so_far() -> None:
+    def callback(view: fmnes.View) -> None:
+        if view.generation == 3:
+            raise KeyboardInterrupt
+
+    result = minimize(sphere, X0, 0.7, rng=1, population_size=10, callback=callback)
+    assert result.stop_reason is StopReason.INTERRUPTED
+    assert result.nfev == 30 and result.nit == 3 and math.isfinite(result.fun)
 
 
 def test_the_callback_sees_every_generation_and_can_change_nothing() -> None:
