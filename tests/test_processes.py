@@ -325,7 +325,9 @@ for _ in workers([Task(np.array([faults.BAD, number]), 0, 0)] * 2):
 )
 def test_nothing_outlives_the_driver(name: str, fork: str, number: int, tag: str, tmp_path: Path) -> None:
     script = tmp_path / "driver.py"
-    script.write_text(DRIVER)
+    # A suite started in the background ignores SIGINT, and its children inherit that.
+    restore = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    script.write_text(restore + DRIVER)
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
     with subprocess.Popen(
         [sys.executable, str(script), name, fork],
