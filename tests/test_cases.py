@@ -6,6 +6,7 @@ that costs an evaluation must leave exactly the run in which that point had retu
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -192,7 +193,6 @@ def test_case_10_what_it_leaves_running(fault: str, tag: str, tmp_path: Path) ->
     assert (tmp_path / "pids").read_text() and left_after(tag, 0.0) == []
 
 
-@pytest.mark.xfail(strict=True, reason="the guard gives up after half a second, whatever is left")
 def test_case_10_a_long_chain_of_daemons(tag: str, tmp_path: Path) -> None:
     """Each is found only when the one before it is dead. On a busy machine two of them are a long chain."""
     fun = torture.LeavesChain(bad_point(), 120, tmp_path / "done")
@@ -219,7 +219,9 @@ def test_case_10_what_a_program_leaves_running(tag: str) -> None:
 )
 @pytest.mark.parametrize("workers", [1, 2])
 def test_cases_11_to_13_no_finite_number(value: float, reason: str, workers: int) -> None:
-    result = minimize(Returns(value), X0, 1.0, workers=workers, **SETTINGS)
+    warns = pytest.warns(RuntimeWarning, match=reason) if value < 0 else contextlib.nullcontext()
+    with warns:
+        result = minimize(Returns(value), X0, 1.0, workers=workers, **SETTINGS)
     assert same(result, without_it())
     assert [(f.reason, f.count) for f in result.failures] == [(reason, 1)]
 
@@ -572,7 +574,9 @@ def test_case_39_a_torn_last_record(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     os.truncate(wal, wal.stat().st_size - 15)
     kill = Kill.of(driver)
     assert len(kill.calls) - 2 <= len(kill.logged) < len(kill.calls)
-    assert differences(finish(driver, monkeypatch), torture.SCENARIOS["plain"].reference()) == []
+    with pytest.warns(RuntimeWarning, match="the last record was cut off and is dropped"):
+        finished = finish(driver, monkeypatch)
+    assert differences(finished, torture.SCENARIOS["plain"].reference()) == []
     assert kill.repeated(torture.read_calls(driver.calls)) == []
 
 

@@ -202,7 +202,7 @@ server:/home /home nfs4 rw 0 0
 //nas/my\\040share /mnt/my\\040share cifs rw 0 0
 me@host:/ /mnt/ssh fuse.sshfs rw 0 0
 /dev/sdc1 /mnt/usb fuseblk rw 0 0
-lustre /work lustre rw 0 0
+lustre /parallel lustre rw 0 0
 /dev/sdd1 /over ext4 rw 0 0
 server:/x /over nfs rw 0 0
 broken line
@@ -221,7 +221,7 @@ broken line
         ("/mnt/my share/run1", "cifs", True),
         ("/mnt/ssh/run1", "fuse.sshfs", True),
         ("/mnt/usb/run1", "fuseblk", False),
-        ("/work/run1", "lustre", True),
+        ("/parallel/run1", "lustre", True),
         ("/over/run1", "nfs", True),
     ],
 )

@@ -597,7 +597,6 @@ def test_a_damaged_last_snapshot_costs_nothing(run: Path) -> None:
     assert differences(found, wanted) == []
 
 
-@pytest.mark.xfail(strict=True, reason="it is read although nothing in it is needed")
 def test_a_damaged_result_does_not_keep_a_run_from_going_on(run: Path) -> None:
     """All that is in it follows from the log and the snapshot."""
     cut(run / "result.json")
@@ -652,7 +651,6 @@ def test_resampling_goes_on_after_a_lost_evaluation(tmp_path: Path) -> None:
     assert differences(found, whole(bumpy, [-0.5, 1.0], 1.0, **settings)) == []
 
 
-@pytest.mark.xfail(strict=True, reason="the lost slot has no value in the log, and is missed")
 def test_a_target_that_was_reached_beside_a_lost_evaluation(tmp_path: Path) -> None:
     def fun(x: Any) -> float:
         calls.append(x)
@@ -796,7 +794,6 @@ def test_an_objective_that_raised_can_be_corrected(workers: int, on_error: Any, 
     assert resume(tmp_path / "run", Interrupted()).nfev == 20
 
 
-@pytest.mark.xfail(strict=True, reason="it is in the log, and raised again from there")
 def test_an_objective_that_returned_no_number_can_be_corrected(tmp_path: Path) -> None:
     with pytest.raises(fmnes.ObjectiveError, match="returned str"):
         minimize(Interrupted(fun=str), [1.0, 0.5], 1.0, rng=1, max_evaluations=20, run_dir=tmp_path / "run")

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ObjectiveError, StorageError
-from fmnes.evaluation.outcome import LOST, WRONG_TYPE, Outcome
+from fmnes.evaluation.outcome import LOST, MINUS_INFINITY, WRONG_TYPE, Outcome, from_number
 from fmnes.evaluation.serial import Evaluator, Task, Vectorized, call_vectorized
 from fmnes.optimizer import Optimizer
 from fmnes.report.history import History
 from fmnes.report.progress import Progress
 from fmnes.result import Best, Result, Stop, StopReason, View
 from fmnes.runs.ledger import Ledger
+from fmnes.stopping import budget_spent
 
 
 class Totals:
@@ -89,6 +90,8 @@ class Loop:
                     break
             self._restart(left)
             stop = self._run_one()
+        if stop.reason is StopReason.MAX_EVALUATIONS:
+            return budget_spent(self.evaluations, self._max_evaluations) or stop  # of all restarts together
         return stop
 
     @property
@@ -177,21 +180,35 @@ class Loop:
 
     def _vectorized(self, x: NDArray[np.float64], fun: Callable[[Any], Any]) -> None:
         f = call_vectorized(fun, x) if len(x) else np.empty(0)
+        if np.isneginf(f).any():
+            self._warn(f"the objective {MINUS_INFINITY}")
+        # Slots are needed where a failed one is drawn anew: only then a generation has several waves.
+        names = self.opt.asked if self.opt.resamples else None
         counted = self.opt.evaluations
         self.opt.tell(f)
         counted = self.opt.evaluations - counted
-        self.ledger.add_values(f[:counted], x[:counted])
+        if names is None:
+            self.ledger.add_values(f[:counted], x[:counted])
+        else:
+            self._failed += [(names[i], from_number(float(f[i])), x[i]) for i in range(counted)]
 
     def _examine(self, outcome: Outcome, first: bool) -> None:
+        if outcome.reason == MINUS_INFINITY:
+            self._warn(f"the objective {outcome.reason}")
         if not outcome.fault:
             return
         if outcome.fault == WRONG_TYPE and first and self.evaluations == 0:
             raise ObjectiveError(outcome.reason)
         if self._raise_errors:
             raise ObjectiveError(f"{outcome.reason}\n\n{outcome.detail}")
-        if outcome.fault == WRONG_TYPE and not self._warned:
+        if outcome.fault == WRONG_TYPE:
+            self._warn(outcome.reason)
+
+    def _warn(self, what: str) -> None:
+        """Once in a run."""
+        if not self._warned:
             self._warned = True
-            warnings.warn(f"{outcome.reason}; taken for a failed evaluation", RuntimeWarning, stacklevel=5)
+            warnings.warn(f"{what}; taken for a failed evaluation", RuntimeWarning, stacklevel=6)
 
     def _hit(self, outcomes: list[Outcome | None]) -> bool:
         """The target is reached and no earlier slot is still out: what follows changes nothing."""

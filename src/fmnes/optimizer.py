@@ -24,9 +24,10 @@ from fmnes.arguments import (
 )
 from fmnes.errors import ArgumentError, UsageError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
-from fmnes.slots import Generation, read_values
+from fmnes.slots import Generation, all_slots, read_values
 from fmnes.stopping import Recent, budget_spent, search_ended, target_reached
 from fmnes.strategies import Resampling, Strategy, resolve
+from fmnes.strategies.base import stays_finite
 
 
 class Optimizer:
@@ -135,6 +136,11 @@ class Optimizer:
             self._update(current)
 
     @property
+    def resamples(self) -> bool:
+        """Does a failed point get a new draw (`fmnes.Resampling`)?"""
+        return self._max_redraws is not None
+
+    @property
     def asked(self) -> list[tuple[int, int, int]]:
         """(generation, slot, redraw) of each point of the last `ask`: a name for each evaluation."""
         if self._asked is None or self._current is None:
@@ -152,19 +158,18 @@ class Optimizer:
         return self._current
 
     def _points(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
-        # Only a huge step size can overflow here, and telling NumPy to be quiet about it takes its time.
-        quiet = np.errstate(all="ignore") if self._state.sigma > 1e100 else contextlib.nullcontext()
-        with quiet:
+        # Only huge steps can overflow here, and telling NumPy to be quiet about it takes its time.
+        huge = self._scale is not None or self._state.sigma > 1e100
+        with np.errstate(all="ignore") if huge else contextlib.nullcontext():
             x: NDArray[np.float64] = self.strategy.sample(self._state, z)
             return x if self._scale is None else x * self._scale
 
     def _inside(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         if self.bounds is not None:
             return self.bounds.contain(x)
-        # Without bounds only overflow can spoil a point; a finite sum rules it out for all at once.
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(np.add.reduce(x, None)):
-                return np.ones(len(x), dtype=bool)
+        # Without bounds only overflow can spoil a point, and a finite sum of squares rules it out for all.
+        if math.isfinite(np.vdot(x, x)):
+            return all_slots(len(x))
         return np.asarray(np.isfinite(x).all(axis=1))
 
     def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> None:
@@ -195,7 +200,7 @@ class Optimizer:
     def _update(self, current: Generation) -> None:
         with np.errstate(all="ignore"):
             state = self.strategy.update(self._state, current.z, current.f)
-        if _stays_finite(state, self._state) and state.sigma > 0:
+        if stays_finite(state, self._state) and state.sigma > 0:
             self._state = state
         else:
             self._numerical_faults += 1
@@ -320,16 +325,3 @@ class Optimizer:
     def load(cls, path: str | os.PathLike[str]) -> Optimizer:
         """The optimizer that `save` wrote; it goes on as if it had never stopped. Runs no code."""
         return checkpoint.load(cls, path)
-
-
-def _stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    """True if no array of a state holds NaN or infinity. What is unchanged since `before` is not read."""
-    # A sum of squares is finite only if each term is, and it is the fastest pass over an array. It overflows
-    # for entries beyond 1e154; only then each entry is looked at.
-    total = 0.0
-    for leaf, old in zip(state, before, strict=True):
-        if leaf is not old:
-            total += np.vdot(leaf, leaf) if leaf.ndim else leaf
-    if math.isfinite(total):
-        return True
-    return all(np.isfinite(leaf).all() for leaf in state if leaf is not None)

@@ -69,9 +69,9 @@ def resume(
         if saved is None:
             raise RunError(f"{directory.path}: found no snapshot, so nothing was evaluated; begin a new run")
         opt = _optimizer(directory, saved, settings)
-        before = directory.result
+        ended = not changes and _has_ended(directory)
         evaluator: Evaluator
-        if before is not None and before["stop_reason"] not in _OPEN_ENDINGS and not changes:
+        if ended:
             evaluator = _NothingLeft(directory)
         elif objective is None:
             name = directory.config["objective"]["name"]
@@ -89,9 +89,19 @@ def resume(
             callback=callback,
             progress=progress,
             evaluator=evaluator,
+            ended=ended,
         )
         finish(directory, result)
         return result
+
+
+def _has_ended(directory: RunDirectory) -> bool:
+    """For good. A result that cannot be read says nothing: all that is in it follows from the log."""
+    try:
+        result = directory.result
+    except RunError:
+        return False
+    return result is not None and result.get("stop_reason") not in _OPEN_ENDINGS
 
 
 def _optimizer(directory: RunDirectory, saved: Any, settings: Settings) -> Optimizer:

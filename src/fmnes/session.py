@@ -106,11 +106,14 @@ def run_session(
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
     evaluator: Evaluator | None = None,
+    ended: bool = False,
 ) -> Result:
-    """Run to the end. `saved` is the snapshot that `opt` comes from, if any."""
+    """Run to the end. `saved` is the snapshot that `opt` comes from, if any; `ended`: see `Remembering`."""
     evaluator = evaluator or choose_evaluator(fun, settings, executor, len(opt.mean))
     if directory:
-        evaluator = Remembering(evaluator, directory.log, forget_faults=settings.on_error == "raise")
+        evaluator = Remembering(
+            evaluator, directory.log, forget_faults=settings.on_error == "raise", ended=ended
+        )
     left = settings.max_seconds
     if left is not None and saved is not None:
         left -= saved[0]["loop"]["seconds"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +38,8 @@ class Generation:
     @classmethod
     def of(cls, z: Floats, x: Floats, inside: NDArray[np.bool_]) -> Generation:
         """Points that are not `inside` the bounds are failed from the start, at no cost."""
-        nans, zeros, _ = _templates(len(x))
-        return cls(z, x, nans.copy(), inside, zeros.copy())
+        common = _common(len(x))
+        return cls(z, x, common.nans.copy(), inside, common.zeros.copy())
 
     @property
     def complete(self) -> bool:
@@ -47,7 +47,7 @@ class Generation:
 
     def open_slots(self) -> NDArray[np.intp]:
         if np.count_nonzero(self.open) == len(self.open):
-            return _templates(len(self.open))[2]
+            return _common(len(self.open)).slots
         return np.flatnonzero(self.open)
 
     def points(self, slots: NDArray[np.intp]) -> Floats:
@@ -55,19 +55,32 @@ class Generation:
 
     def fill(self, slots: NDArray[np.intp], values: Floats) -> None:
         if len(slots) == len(self.f):
-            self.f, self.open = values, np.zeros_like(self.open)
+            self.f = values
+            self.open.fill(False)
         else:
             self.f[slots] = values
             self.open[slots] = False
         self.evaluated += len(slots)
 
 
+def all_slots(lam: int) -> NDArray[np.bool_]:
+    return _common(lam).true.copy()
+
+
+class _Common(NamedTuple):
+    """Arrays that every generation of one size begins with: copying is faster than making them."""
+
+    nans: Floats
+    zeros: NDArray[np.int64]
+    true: NDArray[np.bool_]
+    slots: NDArray[np.intp]
+
+
 @lru_cache(maxsize=16)
-def _templates(lam: int) -> tuple[Floats, NDArray[np.int64], NDArray[np.intp]]:
-    """NaNs, zeros and slot numbers to copy from, for generations of one size."""
+def _common(lam: int) -> _Common:
     slots = np.arange(lam)
-    slots.flags.writeable = False
-    return np.full(lam, np.nan), np.zeros(lam, dtype=np.int64), slots
+    slots.flags.writeable = False  # handed out as it is
+    return _Common(np.full(lam, np.nan), np.zeros(lam, np.int64), np.ones(lam, np.bool_), slots)
 
 
 def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:

@@ -49,7 +49,8 @@ class Recent:
 
     def add(self, feasible: NDArray[np.float64], evaluated: bool) -> None:
         """Take in one complete generation: its feasible values, and whether anything was evaluated at all."""
-        low, high = (float(feasible.min()), float(feasible.max())) if feasible.size else (np.inf, np.inf)
+        values = feasible.tolist()  # of a few numbers Python finds the extremes sooner than NumPy
+        low, high = (min(values), max(values)) if values else (np.inf, np.inf)
         self.bests.append(low)
         self.flat = self.flat + 1 if feasible.size > 1 and low == high else 0
         self.infeasible = 0 if feasible.size else self.infeasible + 1

@@ -31,7 +31,7 @@ class Backend:
     repeat: Callable[..., Any]
     """repeat(first, last, body, carry): carry = body(i, carry) for i = first, first - 1, …, last."""
     search: Callable[[Any, Array], Array]
-    """search(table, value): the first index whose entry in the ascending table is at least value."""
+    """search(table, value): how many entries of the ascending table are at most value."""
     sums_over_rows: Callable[..., Any]
     """The sums over the first axis of several arrays of one shape, together."""
     svd: Callable[[Array], tuple[Array, Array, Array]]
@@ -83,7 +83,7 @@ NUMPY = Backend(
     cond=_numpy_cond,
     choose=_numpy_cond,
     repeat=_numpy_repeat,
-    search=bisect.bisect_left,
+    search=bisect.bisect_right,
     sums_over_rows=lambda *arrays: tuple(array.sum(axis=0) for array in arrays),
     svd=_numpy_svd,
     eigh=_numpy_eigh,

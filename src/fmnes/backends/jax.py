@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -113,5 +113,5 @@ def _sums_over_rows(*arrays: Array) -> Any:
     return lax.reduce(arrays, zeros, add, (0,))
 
 
-def _search(table: list[float], value: Array) -> Array:
-    return jnp.searchsorted(jnp.asarray(table, value.dtype), value)
+def _search(table: Sequence[float], value: Array) -> Array:
+    return jnp.searchsorted(jnp.asarray(table, value.dtype), value, side="right")

@@ -137,12 +137,13 @@ def _ended(evaluator: int) -> int | None:
     return None
 
 
-def _kill_descendants(seconds: float = 0.5) -> None:
-    """Each kill hands us the orphans of the killed, until there are none (or some that cannot be killed)."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def _kill_descendants(patience: float = 0.5, seconds: float = 10.0) -> None:
+    """Each kill hands us the orphans of the killed, until there are none, or some that cannot be killed."""
+    last = start = time.monotonic()
+    while (now := time.monotonic()) < min(last + patience, start + seconds):
         try:
             if os.waitpid(-1, os.WNOHANG)[0]:
+                last = now
                 continue
         except ChildProcessError:
             return

@@ -37,6 +37,8 @@ class Outcome:
     """The tail of the traceback or of the program's error output."""
 
 
+#: The reason of a value that would be the best of all, and is more likely a logarithm of zero.
+MINUS_INFINITY = "returned -inf"
 #: The fault of an objective that returned something that is not a number.
 WRONG_TYPE = "wrong type"
 
@@ -66,7 +68,9 @@ def from_number(value: float) -> Outcome:
     """A finite number is a value. NaN and ±inf are failed evaluations (-inf too: it is a broken number)."""
     if math.isfinite(value):
         return Outcome("value", value)
-    return infeasible("returned NaN" if math.isnan(value) else f"returned {value}")
+    if value == -math.inf:
+        return infeasible(MINUS_INFINITY)
+    return infeasible("returned NaN" if math.isnan(value) else "returned inf")
 
 
 def from_return(returned: Any) -> Outcome:

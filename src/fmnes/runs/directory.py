@@ -26,6 +26,7 @@ from fmnes.runs.atomic import atomic_write, sync_directory, unfinished
 from fmnes.runs.lock import RunLock, holder
 from fmnes.runs.log import Durability, EvaluationLog
 from fmnes.runs.snapshot import Arrays, read_snapshot, write_snapshot
+from fmnes.runs.wal import torn
 
 FORMAT = "fmnes-run"
 VERSION = 1
@@ -96,6 +97,12 @@ class RunDirectory:
             config = _read_json(path / CONFIG)
             if LOG not in names:
                 raise RunError(f"{path}: found no {LOG}, which belongs to every run; wanted it back")
+            if not read_only and torn(path / LOG):
+                warnings.warn(
+                    f"{path / LOG}: the last record was cut off and is dropped; its evaluation is made again",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
             log = EvaluationLog(path / LOG, durability, read_only=read_only)
             undo.pop_all()
         return cls(path, lock, config, log)

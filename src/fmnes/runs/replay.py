@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from fmnes.errors import RunError, StorageError
-from fmnes.evaluation.outcome import Outcome
+from fmnes.evaluation.outcome import WRONG_TYPE, Outcome
 from fmnes.evaluation.serial import Evaluator, Task
 from fmnes.runs.log import EvaluationLog, x_hash
 
@@ -18,11 +18,16 @@ Known = dict[tuple[int, int], list[tuple[int, Outcome, int]]]
 
 
 class Remembering:
-    def __init__(self, evaluator: Evaluator, log: EvaluationLog, *, forget_faults: bool = False) -> None:
-        """forget_faults: evaluations that ended the run with an error are made again, as it may be mended."""
+    def __init__(
+        self, evaluator: Evaluator, log: EvaluationLog, *, forget_faults: bool = False, ended: bool = False
+    ) -> None:
+        """forget_faults: evaluations that ended the run with an error are made again, as it may be mended.
+        ended: the run is over and only looked at again; what was lost by then stays lost.
+        """
         self._evaluator = evaluator
         self._log = log
         self._forget_faults = forget_faults
+        self._ended = ended
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
         rest: list[tuple[int, Task]] = []
@@ -30,9 +35,10 @@ class Remembering:
         forgotten = self._forgotten(tasks, known)
         for position, task in enumerate(tasks):
             attempts = known.get((task.slot, task.redraw), [])
-            outcome = next(
-                (o for _, o, _ in attempts if o.status != "lost" and o.fault not in forgotten), None
-            )
+            answers = (o for _, o, _ in reversed(attempts) if o.status != "lost" and o.fault not in forgotten)
+            outcome = next(answers, None)
+            if outcome is None and attempts and self._ended:
+                outcome = attempts[-1][1]
             if outcome is None:
                 # Lost attempts are no answer; their numbers are taken, though.
                 after = max((attempt for attempt, _, _ in attempts), default=-1) + 1
@@ -57,12 +63,16 @@ class Remembering:
             yield position, outcome
 
     def _forgotten(self, tasks: Sequence[Task], known: Known) -> set[str]:
-        """The faults that stopped the run: all of them, or the one that a whole first generation had."""
-        faults = [outcomes[-1][1].fault for outcomes in known.values()]
+        """The faults that stopped the run: all of them, or what makes the very first evaluations a bug."""
+        faults = {slot: attempts[-1][1].fault for slot, attempts in known.items()}
+        found = set(faults.values()) - {""}
         if self._forget_faults:
-            return set(faults) - {""}
-        first = bool(tasks) and tasks[0].generation == 0 and len(faults) == len(tasks)
-        return set(faults) - {""} if first and len(set(faults)) == 1 else set()
+            return found
+        if not tasks or tasks[0].generation > 0:
+            return set()
+        if len(faults) == len(tasks) and len(set(faults.values())) == 1:
+            return found
+        return found & {WRONG_TYPE} if faults.get((0, 0)) == WRONG_TYPE else set()
 
     def close(self) -> None:
         self._evaluator.close()

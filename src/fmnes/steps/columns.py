@@ -48,7 +48,7 @@ def mirrored_points_by_columns(
     """mirrored_points(mean, 1, steps(z, *arrays)), (2n, d); z and steps are (n, d), the other arrays (d,)."""
     groups = _groups((z, mean, *arrays), backend)
     if len(groups) == 1:
-        return mirrored_points(mean, 1.0, steps(z, *arrays))
+        return mirrored_points(mean, 1.0, steps(z, *arrays), backend.xp)
     n, d = z.shape
     points = np.empty((n, 2, d), np.result_type(mean, z))
     for group in groups:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmnes.backends import Array
+from fmnes.backends import Array, Backend
 
 #: Second moment changes below this are rounding noise: with no feasible point the rate is 0 and τ should be.
 TAU_NOISE = 1e-9
@@ -17,7 +17,12 @@ def expansion_rate(gamma: Array, tau: Array, d: int, population_size: int, xp: A
     return xp.maximum((1 - c_gamma) * gamma + c_gamma * xp.sqrt(1 + d_gamma * tau.max()), 1.0)
 
 
-def axis_factors(gamma: Array, tau: Array, moving: Array, xp: Any) -> tuple[Array, Array]:
+def axis_factors(gamma: Array, tau: Array, moving: Array, backend: Backend) -> tuple[Array, Array]:
     """The eigenvalues of Q on the current axes (d,), and ln det(Q)/d; all 1 and 0 unless moving."""
-    growing = (tau > TAU_NOISE) & moving
-    return 1.0 + growing * (gamma - 1.0), xp.log(gamma) * (growing.sum(dtype=tau.dtype) / len(tau))
+    xp = backend.xp
+
+    def expanding() -> tuple[Array, Array]:
+        growing = tau > TAU_NOISE
+        return xp.where(growing, gamma, 1.0), xp.log(gamma) * xp.count_nonzero(growing) / len(tau)
+
+    return backend.choose(moving, expanding, lambda: (xp.ones_like(tau), 0 * gamma))  # type: ignore[no-any-return]

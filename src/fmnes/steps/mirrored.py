@@ -5,6 +5,8 @@ The points of a generation stand interleaved: draw k gives point 2k (with +z) an
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from fmnes.backends import Array
@@ -12,10 +14,10 @@ from fmnes.backends import Array
 _SIGNS = np.array([[1.0], [-1.0]])
 
 
-def mirrored_points(mean: Array, sigma: Array, steps: Array) -> Array:
+def mirrored_points(mean: Array, sigma: Array, steps: Array, xp: Any) -> Array:
     """m ± σ · step for every row of `steps` (n, d). Returns (2n, d)."""
     n, d = steps.shape
-    return (steps[:, None, :] * (sigma * _SIGNS.astype(steps.dtype)) + mean).reshape(2 * n, d)
+    return (steps[:, None, :] * (sigma * xp.asarray(_SIGNS, steps.dtype)) + mean).reshape(2 * n, d)
 
 
 def pair_sums(weights: Array) -> Array:

@@ -18,14 +18,14 @@ CONVERGENCE, STAGNATION, MOVEMENT = 0, 1, 2
 PHASES = ("convergence", "stagnation", "movement")
 
 
-def phase_of(path_norm: Array, expected: float) -> Array:
+def phase_of(path_norm: Array, expected: float, backend: Backend) -> Array:
     """The phase (paper step 5) as a number: an index of PHASES. `path_norm` is ‖p_σ‖."""
-    return (path_norm >= 0.1 * expected) * 1 + (path_norm >= expected) * 1
+    return backend.search((0.1 * expected, expected), path_norm)
 
 
 def phase_name(path_norm: Array, expected: float, backend: Backend) -> str:
     """The phase in words for an observer; empty inside compiled code, where nobody can look."""
-    return PHASES[int(phase_of(path_norm, expected))] if backend is NUMPY else ""
+    return PHASES[phase_of(path_norm, expected, backend)] if backend is NUMPY else ""
 
 
 class Rates(NamedTuple):

@@ -33,8 +33,8 @@ def ranks_by_value_then_distance(f: Array, pair_norm2: Array, backend: Backend) 
 
     def with_failed() -> Array:
         # Sorted by the last key first: f (failed ones at +inf), then ‖z‖² among failed ones, then index.
-        distance2 = xp.repeat(pair_norm2, 2) * ~feasible
-        return xp.lexsort((distance2, xp.where(feasible, f, xp.inf)))
+        distance2 = pair_norm2[:, None] * ~feasible.reshape(-1, 2)
+        return xp.lexsort((distance2.reshape(-1), xp.where(feasible, f, xp.inf)))
 
     order = backend.cond(count == len(f), lambda: f.argsort(stable=True), with_failed)
     return order.argsort(), count

@@ -2,20 +2,20 @@
 
 Only two singular values are wanted, and the matrix changes little from one generation to the next. So a small
 block of vectors is kept, multiplied by A Aᵀ in every generation, and read by the Rayleigh–Ritz method: a warm
-subspace iteration. A block of two vectors would often mistake the second axis for the first; eight do not.
+subspace iteration. A block of two vectors would often mistake the second axis for the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from fmnes.backends import Array, Backend
 
-BLOCK = 4
-SWEEPS = 1
+BLOCK = 6
+#: ‖BᵀB − I‖² below which a block B is made orthonormal by a series, which leaves 0.3 ‖BᵀB − I‖³.
+NEARLY = 0.01
 
 
 def start_block(d: int, dtype: Any, xp: Any) -> Array:
@@ -31,24 +31,35 @@ def leading_block(d: int, dtype: Any, xp: Any) -> Array:
     return xp.eye(d, min(d, BLOCK), dtype=dtype)
 
 
-def axis_ratio(
-    product: Callable[[Array], Array], transposed: Callable[[Array], Array], block: Array, backend: Backend
-) -> tuple[Array, Array]:
-    """σ₁/σ₂ of a matrix A given as x ↦ A x and x ↦ Aᵀ x on blocks (d, b), and the next block (d, b).
+def axis_ratio(A: Array, block: Array | None, backend: Backend) -> tuple[Array, Array | None]:
+    """σ₁/σ₂ of A (d, d), and the next block (d, b): orthonormal, longest axis first.
 
-    The next block holds the Ritz vectors, orthonormal, longest axis first.
+    Without a block it is exact and takes O(d³).
     """
     xp = backend.xp
-    image = transposed(block)
-    for _ in range(SWEEPS):
-        block = product(image)
-        # Unit columns: where the block holds singular vectors already, its Gram matrix is near the identity.
-        block = block / xp.sqrt(xp.vecdot(block, block, axis=0))
-        image = transposed(block)
-    # Ritz values: eigenvalues of (blockᵀ A Aᵀ block) y = μ (blockᵀ block) y, made an ordinary problem by
-    # the inverse square root of the Gram matrix, whose smallest eigenvalues are floored.
-    values, vectors = backend.eigh_psd(block.T @ block)
-    half = vectors / xp.sqrt(xp.maximum(values, 1e-12 * values[-1]))
-    reduced = image @ half
-    values, vectors = backend.eigh_psd(reduced.T @ reduced)
-    return xp.sqrt(values[-1] / values[-2]), (block @ (half @ vectors))[:, ::-1]
+    if block is None:
+        values = backend.eigenvalues_psd(A.dot(A.T))  # squares, but the two largest lose no digits
+        return xp.sqrt(values[-1] / values[-2]), None
+    image = A.T.dot(block)
+    values, vectors = backend.eigh_psd(image.T.dot(image))  # Ritz values and vectors, ascending
+    ratio = xp.sqrt(values[-1] / values[-2])
+    block = A.dot(image.dot(vectors[:, ::-1]))
+    return ratio, _orthonormal(block / xp.sqrt(xp.vecdot(block, block, axis=0)), backend)
+
+
+def _orthonormal(block: Array, backend: Backend) -> Array:
+    """The nearest orthonormal vectors. block: (d, b), unit columns."""
+    xp = backend.xp
+    gram = block.T.dot(block)
+    error = xp.eye(len(gram), dtype=gram.dtype) - gram
+
+    def nearly() -> Array:
+        # (I − E)^(−1/2) = I + E/2 + 3/8 E² + …; Ritz vectors that change little are nearly orthonormal still.
+        return block + block.dot(0.5 * error + 0.375 * error.dot(error))
+
+    def anyhow() -> Array:
+        values, vectors = backend.eigh_psd(gram)
+        half = vectors / xp.sqrt(xp.maximum(values, 1e-12 * values[-1]))
+        return block.dot(half.dot(vectors.T))
+
+    return backend.cond(xp.vdot(error, error) < NEARLY, nearly, anyhow)

@@ -28,15 +28,15 @@ def rank_weights(population_size: int) -> RankWeights:
     return RankWeights(raw, share - 1 / lam, float(1 / (share @ share)))
 
 
-def distance_weights(raw: Array, norms: Array, alpha: Array, xp: Any) -> Array:
+def distance_weights(raw: Array, pair_norms: Array, alpha: Array, typical: float, xp: Any) -> Array:
     """w^dist (eqs. 8 and 9): far points of equal rank count more. All arguments in the order of sampling.
 
-    raw: ŵ by each point's rank (λ,); norms: ‖z‖ of each point (λ,); alpha: a scalar.
+    raw: ŵ by each point's rank (λ,); pair_norms: ‖z‖ of each mirrored pair (λ/2,); alpha: a scalar.
+    typical: E‖z‖, from which norms are counted. It cancels in the quotient, and without it the exponential
+        would overflow in high dimension.
     """
-    # The largest exponent is moved to 0: it cancels in the quotient and cannot overflow in high dimension.
-    exponent = alpha * norms
-    hat = raw * xp.exp(exponent - exponent.max())
-    return hat / hat.sum() - 1 / len(norms)
+    hat = (raw.reshape(-1, 2) * xp.exp(alpha * (pair_norms - typical))[:, None]).reshape(-1)
+    return hat / hat.sum() - 1 / len(raw)
 
 
 @cache

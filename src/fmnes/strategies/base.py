@@ -11,7 +11,10 @@ A state is a NamedTuple of arrays with no λ in any shape: λ may change from on
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from fmnes.backends import NUMPY, Array, Backend
 
@@ -48,3 +51,16 @@ class Strategy(Protocol):
     def covariance(self, state: Any, backend: Backend = NUMPY) -> Array:
         """sigma² · C, (d, d)."""
         ...
+
+
+def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
+    """True if no array of a state holds NaN or infinity. What is unchanged since `before` is not read."""
+    # A sum of squares is finite only if each term is, and it is the fastest pass over an array. It overflows
+    # for entries beyond 1e154; only then each entry is looked at.
+    total = 0.0
+    for leaf, old in zip(state, before, strict=True):
+        if leaf is not old:
+            total += np.vdot(leaf, leaf) if leaf.ndim else leaf
+    if math.isfinite(total):
+        return True
+    return all(np.isfinite(leaf).all() for leaf in state if leaf is not None)

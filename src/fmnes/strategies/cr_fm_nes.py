@@ -182,13 +182,14 @@ class CRFMNES:
             return (p_sigma,), (dot(p_sigma, p_sigma, xp),)
 
         (p_sigma,), (path_norm2,) = by_columns(path, z, state.p_sigma, backend=backend)
-        phase = phase_of(xp.sqrt(path_norm2), k.expected_norm)
+        phase = phase_of(xp.sqrt(path_norm2), k.expected_norm, backend)
         weights = backend.choose(
             phase == MOVEMENT,
             lambda: distance_weights(
                 table(k.weights.raw)[ranks],
-                xp.repeat(xp.sqrt(norm2), 2),
+                xp.sqrt(norm2),
                 table(k.alphas)[feasible],
+                k.expected_norm,
                 xp,
             ),
             lambda: by_rank,

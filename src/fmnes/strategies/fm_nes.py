@@ -19,27 +19,26 @@ generations, pays for a decomposition. `refresh=1` is the paper's algorithm to t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_number, names_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
 from fmnes.steps.expansion import axis_factors, expansion_rate
-from fmnes.steps.low_rank import Exponential, exponential, rank_one_factor
+from fmnes.steps.low_rank import exponential
 from fmnes.steps.mirrored import mirrored_points, pair_differences, pair_sums
 from fmnes.steps.paths import expected_norm, follow
-from fmnes.steps.phases import MOVEMENT, Rates, learning_rates, phase_name, phase_of
+from fmnes.steps.phases import MOVEMENT, phase_name, phase_of
 from fmnes.steps.ranking import ranks_by_value_then_distance
 from fmnes.steps.ridge import axis_ratio, leading_block, start_block
-from fmnes.steps.weights import RankWeights, distance_alphas, distance_weights, rank_weights
+from fmnes.steps.shape import Factor, axis_growth, inverse_times, times, with_rank_one
+from fmnes.steps.weights import distance_weights
 from fmnes.strategies.base import Shape
 from fmnes.strategies.checks import check_choice, check_positive_int, check_shape_matrix
+from fmnes.strategies.fm_nes_constants import constants
 
 #: Up to this dimension a decomposition costs no more than the iteration that would replace it.
 EXACT_RIDGE_UP_TO = 24
@@ -68,40 +67,6 @@ class FMNESState(NamedTuple):
     F0: Array | None
     """F and A of B⁽⁰⁾, for the reset; None for the identity. (d, d)"""
     A0: Array | None
-
-
-class Constants(NamedTuple):
-    """All that depends on d and λ alone."""
-
-    weights: RankWeights
-    alphas: NDArray[np.float64]
-    rates: Rates
-    expected_norm: float
-    c_sigma: float
-    c_c: float
-    c_1: float
-    refresh: int
-
-
-@cache
-def constants(d: int, population_size: int, path_rate: str, alpha: str) -> Constants:
-    weights = rank_weights(population_size)
-    mu = weights.mu_eff
-    rates = learning_rates(d, population_size)
-    c_sigma = (mu + 2) / (d + mu + 5)
-    return Constants(
-        weights=weights,
-        alphas=distance_alphas(d, population_size, public=alpha == "public"),
-        rates=rates,
-        expected_norm=expected_norm(d),
-        # The paper prints c_σ without √d; its tables come out with it, as in the original DX-NES.
-        c_sigma=c_sigma if path_rate == "printed" else c_sigma / math.sqrt(d),
-        c_c=(4 + mu / d) / (d + 4 + 2 * mu / d),
-        c_1=2 / ((d + 1.3) ** 2 + mu),
-        # 1/η_B generations are what the shape takes to change noticeably. In low dimension that is long, and
-        # a refresh cheap, so it is never left for more than d generations.
-        refresh=max(1, min(d, round(1 / rates.shape[MOVEMENT, -1]))),
-    )
 
 
 @dataclass(frozen=True)
@@ -182,8 +147,8 @@ class FMNES:
 
     def sample(self, state: FMNESState, z: Array, backend: Backend = NUMPY) -> Array:
         """Lines 3–6. z: (λ/2, d). Returns the points, each draw's two beside each other (λ, d)."""
-        steps = (z @ state.A.T) @ state.F.T  # rows B z ~ N(0, B Bᵀ)
-        return mirrored_points(state.mean, state.sigma, steps)
+        steps = z.dot(state.A.T).dot(state.F.T)  # rows B z ~ N(0, B Bᵀ)
+        return mirrored_points(state.mean, state.sigma, steps, backend.xp)
 
     def update(self, state: FMNESState, z: Array, f: Array, backend: Backend = NUMPY) -> FMNESState:
         """Lines 7–36. z: (λ/2, d) as given to `sample`; f: (λ,)."""
@@ -199,15 +164,18 @@ class FMNES:
         )
 
         by_rank = xp.asarray(k.weights.centred, dtype=z.dtype)[ranks]
-        p_sigma = follow(state.p_sigma, pair_differences(by_rank) @ z, k.c_sigma, k.weights.mu_eff)  # line 12
-        phase = phase_of(xp.sqrt(xp.vecdot(p_sigma, p_sigma)), k.expected_norm)
+        p_sigma = follow(  # line 12
+            state.p_sigma, pair_differences(by_rank).dot(z), k.c_sigma, k.weights.mu_eff
+        )
+        phase = phase_of(xp.sqrt(p_sigma.dot(p_sigma)), k.expected_norm, backend)
         moving = phase == MOVEMENT
         weights = backend.choose(  # line 13
             moving,
             lambda: distance_weights(
                 xp.asarray(k.weights.raw, dtype=z.dtype)[ranks],
-                xp.repeat(xp.sqrt(norm2), 2),
+                xp.sqrt(norm2),
                 xp.asarray(k.alphas, dtype=z.dtype)[feasible],
+                k.expected_norm,
                 xp,
             ),
             lambda: by_rank,
@@ -216,10 +184,10 @@ class FMNES:
         eta_B = xp.asarray(k.rates.shape, dtype=z.dtype)[phase, feasible]
 
         pair_weights = pair_sums(weights)
-        G_delta = pair_differences(weights) @ z  # line 15
-        G_sigma = (pair_weights @ norm2) / d  # line 16; the weights sum to zero, so −I drops out
-        step = state.A @ G_delta  # B G_δ in F's frame
-        mean = state.mean + state.sigma * (state.F @ step)  # line 17, η_m = 1
+        G_delta = pair_differences(weights).dot(z)  # line 15
+        G_sigma = pair_weights.dot(norm2) / d  # line 16; the weights sum to zero, so −I drops out
+        step = state.A.dot(G_delta)  # B G_δ in F's frame
+        mean = state.mean + state.sigma * state.F.dot(step)  # line 17, η_m = 1
         log_sigma_change = 0.5 * eta_sigma * G_sigma  # line 18
         p_c = follow(state.p_c, step, k.c_c, k.weights.mu_eff)  # line 20
         generation = state.generation + 1
@@ -227,17 +195,19 @@ class FMNES:
             sigma = state.sigma * xp.exp(log_sigma_change)
             return state._replace(generation=generation, mean=mean, sigma=sigma, p_sigma=p_sigma, p_c=p_c)
 
-        growth = exponential(z, pair_weights, 0.5 * eta_B, backend)  # line 19, less its trace
+        # Line 19, less the trace of G_B, which is G_σ and goes with the scale of the rows.
+        change = exponential(z, pair_weights, 0.5 * eta_B, backend)
         log_trace = -0.5 * eta_B * G_sigma
-        y = state.A @ growth.basis.T
-        yM = y @ growth.core
-        tau = _axis_growth(state.A, y, yM, growth, log_trace, xp)  # lines 21–24
+        y = state.A.dot(change.basis.T)
+        inverse_gain = None
+        if state.A_inverse is not None:
+            inverse_gain = change.inverse_core.dot(change.basis.dot(state.A_inverse))
+        factor = Factor(change.basis, y.dot(change.core), inverse_gain)
+        tau = axis_growth(state.A, y, factor.gain, change.gram, log_trace, xp)  # lines 21–24
         gamma = expansion_rate(state.gamma, tau, d, 2 * n, xp)  # lines 25, 26
-        Q, log_det_Q = axis_factors(gamma, tau, moving, xp)  # lines 27–31
-
-        on_ridge, ridge_block = self._rank_one_wanted(state, yM, growth, Q, backend)  # line 32
+        Q, log_det_Q = axis_factors(gamma, tau, moving, backend)  # lines 27–31
         row_scale = Q * xp.exp(log_trace - log_det_Q)
-        A, A_inverse = _new_shape(state, p_c, yM, growth, row_scale, on_ridge, k.c_1, backend)
+        A, A_inverse, ridge_block = self._new_shape(state, p_c, factor, row_scale, k.c_1, backend)
         state = FMNESState(
             generation=generation,
             mean=mean,
@@ -260,12 +230,12 @@ class FMNES:
     def shape(self, state: FMNESState, backend: Backend = NUMPY) -> Shape:
         xp = backend.xp
         d = len(state.mean)
-        phase = phase_name(xp.sqrt(xp.vecdot(state.p_sigma, state.p_sigma)), expected_norm(d), backend)
+        phase = phase_name(xp.sqrt(state.p_sigma.dot(state.p_sigma)), expected_norm(d), backend)
         return Shape(state.mean, state.sigma, xp.sqrt(xp.vecdot(state.A, state.A)), phase)
 
     def covariance(self, state: FMNESState, backend: Backend = NUMPY) -> Array:
-        B = state.sigma * (state.F @ state.A)
-        return B @ B.T
+        B = state.sigma * state.F.dot(state.A)
+        return B.dot(B.T)
 
     def _estimates_ridge(self, d: int) -> bool:
         return self.rank_one == "on-ridge" and self.refresh != 1 and d > EXACT_RIDGE_UP_TO
@@ -278,36 +248,35 @@ class FMNES:
         zero = xp.zeros_like(state.mean)
         return _first_shape(state._replace(p_sigma=zero, p_c=zero, gamma=xp.ones_like(state.gamma)), xp)
 
-    def _rank_one_wanted(
-        self, state: FMNESState, yM: Array, growth: Exponential, Q: Array, backend: Backend
-    ) -> tuple[Array, Array | None]:
-        """Line 32, and the next ridge block. The test is on Q B exp(η_B G_B/2), the shape so far."""
-        if self.rank_one != "on-ridge":
-            return self.rank_one == "always", None
-        basis = growth.basis
+    def _new_shape(
+        self, state: FMNESState, p_c: Array, factor: Factor, row_scale: Array, c_1: float, backend: Backend
+    ) -> tuple[Array, Array | None, Array | None]:
+        """A, A⁻¹ and the ridge block: lines 30 and 32–35."""
+        A, A_inverse, block = state.A, state.A_inverse, state.ridge_block
+        if A_inverse is None:  # rank_one == "never"
+            return times(A, factor, row_scale), None, None
 
-        def exact() -> tuple[Array, None]:
-            A = Q[:, None] * (state.A + yM @ basis)
-            values = backend.eigenvalues_psd(A @ A.T)  # squares, but the two largest lose no digits
-            return values[-1] > self.ridge_threshold**2 * values[-2], None
+        def lengthened() -> tuple[Array, Array]:
+            v = A_inverse.dot(p_c)  # B⁻¹ p_c, with the B from before this generation's update
+            longer, scale = with_rank_one(factor, v, p_c, A_inverse, c_1, backend.xp)
+            return times(A, longer, scale * row_scale), inverse_times(A_inverse, longer, scale * row_scale)
 
-        def estimate() -> tuple[Array, Array]:
-            def product(w: Array) -> Array:
-                return Q[:, None] * (state.A @ w + yM @ (basis @ w))
+        if self.rank_one == "always":
+            return *lengthened(), None
 
-            def transposed(w: Array) -> Array:
-                w = Q[:, None] * w
-                return state.A.T @ w + basis.T @ (yM.T @ w)
+        def on_ridges() -> tuple[Array, Array, Array | None]:
+            plain = times(A, factor, row_scale)  # line 32 tests the shape that line 30 has made
+            ratio, next_block = axis_ratio(plain, block, backend)
+            new = backend.cond(
+                ratio > self.ridge_threshold,
+                lengthened,
+                lambda: (plain, inverse_times(A_inverse, factor, row_scale)),
+            )
+            return *new, next_block
 
-            ratio, block = axis_ratio(product, transposed, state.ridge_block, backend)
-            return ratio > self.ridge_threshold, block
-
-        wanted, block = backend.cond(
-            state.unconstrained,
-            lambda: (state.unconstrained, state.ridge_block),
-            exact if state.ridge_block is None else estimate,
+        return backend.cond(  # type: ignore[no-any-return]
+            state.unconstrained, lambda: (*lengthened(), block), on_ridges
         )
-        return wanted, block
 
 
 FMNES.__init__ = names_options(FMNES.__init__)  # type: ignore[method-assign]
@@ -336,69 +305,17 @@ def _first_shape(state: FMNESState, xp: Any) -> FMNESState:
     )
 
 
-def _axis_growth(A: Array, y: Array, yM: Array, growth: Exponential, log_trace: Array, xp: Any) -> Array:
-    """τ_i, the relative change of the second moment along axis i (lines 21–24). y = A · basisᵀ. (d,)"""
-    # With E = I + basisᵀ M basis, row i of A E has the squared length |A_i|² + (yM)_i · (2 y_i + (yM)_i K):
-    # the new lengths follow without the new matrix.
-    change = xp.vecdot(yM, 2 * y + yM @ growth.gram)
-    return xp.exp(2 * log_trace) * (1 + change / xp.vecdot(A, A)) - 1
-
-
-def _new_shape(
-    state: FMNESState,
-    p_c: Array,
-    yM: Array,
-    growth: Exponential,
-    row_scale: Array,
-    use_rank_one: Array,
-    c_1: float,
-    backend: Backend,
-) -> tuple[Array, Array | None]:
-    """A ← scale · A · exp(…) · exp(c₁/2 · R_B) in one pass, and A⁻¹ likewise (lines 19, 30, 33–35).
-
-    With N = [basis; vᵀ] both factors together are I + Nᵀ · core · N, and A v = p_c.
-    """
-    xp = backend.xp
-    basis, A_inverse = growth.basis, state.A_inverse
-    if A_inverse is None:
-        A = yM @ basis
-        A += state.A
-        A *= row_scale[:, None]
-        return A, None
-
-    v = backend.cond(  # line 33: B⁻¹ p_c, with the B from before this generation's update
-        use_rank_one, lambda: A_inverse @ p_c, lambda: xp.zeros_like(p_c)
-    )
-    v2 = xp.vecdot(v, v)
-    b, b_inverse = rank_one_factor(0.5 * c_1, v2, xp), rank_one_factor(-0.5 * c_1, v2, xp)
-    row_scale = row_scale * xp.exp(-0.5 * c_1 * v2 / len(v))  # R_B has no trace (line 34)
-
-    N = xp.concatenate((basis, v[None, :]))
-    basis_v = basis @ v
-    A = xp.concatenate((yM, (b * (p_c + yM @ basis_v))[:, None]), axis=1) @ N
-    A += state.A
-    A *= row_scale[:, None]
-
-    NA = N @ A_inverse
-    top = growth.inverse_core @ NA[:-1]
-    bottom = b_inverse * (NA[-1] + basis_v @ top)
-    inverse = N.T @ xp.concatenate((top, bottom[None, :]))
-    inverse += A_inverse
-    inverse /= row_scale
-    return A, inverse
-
-
 def _refresh(state: FMNESState, backend: Backend) -> FMNESState:
     """Turn F's columns into the eigenvectors of B Bᵀ again (line 21). B itself, and so the points, stay."""
     xp = backend.xp
     d = len(state.mean)
     # From B itself, not from B Bᵀ, which would lose half of the digits; and not F ← F U, which would drift.
-    F, axes, Vt = backend.svd(state.F @ state.A)
+    F, axes, Vt = backend.svd(state.F.dot(state.A))
     axes = xp.maximum(axes, axes[0] * (d * xp.finfo(axes.dtype).eps))
     return state._replace(
         F=F,
         A=axes[:, None] * Vt,
         A_inverse=None if state.A_inverse is None else Vt.T / axes,
-        p_c=F.T @ (state.F @ state.p_c),
+        p_c=F.T.dot(state.F.dot(state.p_c)),
         ridge_block=None if state.ridge_block is None else leading_block(d, axes.dtype, xp),
     )

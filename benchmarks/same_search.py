@@ -1,0 +1,125 @@
+"""Does the lazy refresh change the search? Evaluations to target with the default `refresh` and with 1.
+
+    python -m benchmarks.same_search --trials 30 --out docs/benchmarks/same_search.md
+
+The paper's eight problems, each also rotated, because axes that are never refreshed would pass for good ones
+on a problem that is parallel to them. `refresh=1` decomposes in every generation, as the paper does. Trials
+are independent, with seeds of their own; a difference is given in standard errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fmnes import problems
+from fmnes.optimizer import Optimizer
+from fmnes.strategies import DXNESIC, FMNES
+
+PAPER = (
+    "sphere",
+    "ellipsoid",
+    "rosenbrock",
+    "cigar",
+    "ic-sphere",
+    "ic-ellipsoid",
+    "ic-rosenbrock",
+    "ic-cigar",
+)
+METHODS = {"fm-nes": FMNES, "dx-nes-ic": DXNESIC}
+#: λ at which every problem is solved, as a factor of √d: 40 at d = 40, as in the paper's harder cells.
+POPULATION_FACTOR = 6.4
+
+
+class Case(NamedTuple):
+    method: str
+    problem: str
+    d: int
+    population_size: int
+    refresh: int | None
+    seed: int
+
+
+def population_size(d: int) -> int:
+    return 2 * round(POPULATION_FACTOR * math.sqrt(d) / 2)
+
+
+def evaluations(case: Case) -> float:
+    """Until the first value below 1e-10; NaN for a run that ends elsewhere."""
+    problem = problems.get(case.problem, d=case.d)
+    opt = Optimizer(
+        problem.x0,
+        problem.sigma0,
+        method=METHODS[case.method](refresh=case.refresh),
+        population_size=case.population_size,
+        rng=np.random.default_rng([case.seed, case.d, case.refresh or 0]),
+        target=1e-10,
+        max_evaluations=5_000_000,
+    )
+    while opt.limit_reached() is None:
+        opt.tell(problem.fun(opt.ask()))
+    return opt.evaluations if opt.best.fun <= 1e-10 else math.nan
+
+
+def summary(counts: list[float]) -> tuple[float, float, int]:
+    """Mean, its standard error, successes."""
+    solved = np.array([count for count in counts if count == count])
+    if len(solved) < 2:
+        return math.nan, math.nan, len(solved)
+    return float(solved.mean()), float(solved.std(ddof=1) / math.sqrt(len(solved))), len(solved)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--dimensions", type=int, nargs="+", default=[10, 40, 100])
+    parser.add_argument(
+        "--problems", nargs="+", default=[r + name for name in PAPER for r in ("", "rotated-")]
+    )
+    parser.add_argument("--population-size", type=int, help=f"{POPULATION_FACTOR} √d by default")
+    parser.add_argument("--method", choices=sorted(METHODS), default="fm-nes")
+    parser.add_argument("--refresh", type=int, nargs="+", help="instead of the default")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args()
+    lazy = chosen.refresh or [None]
+    lines = [
+        f"{chosen.method}, {chosen.trials} trials a cell, thousands of evaluations ± standard error",
+        "",
+        "| d | λ | problem | refresh | evaluations | solved | refresh=1 | solved | difference in s.e. |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    print("\n".join(lines), flush=True)
+    with ProcessPoolExecutor(chosen.workers) as pool:
+        for d, name in itertools.product(chosen.dimensions, chosen.problems):
+            size = chosen.population_size or population_size(d)
+            results = {}
+            for refresh in [*lazy, 1]:
+                cases = [Case(chosen.method, name, d, size, refresh, seed) for seed in range(chosen.trials)]
+                results[refresh] = summary(list(pool.map(evaluations, cases)))
+            one, one_error, one_solved = results[1]
+            for refresh in lazy:
+                mean, error, solved = results[refresh]
+                sigmas = (mean - one) / math.hypot(error, one_error)
+                line = (
+                    f"| {d} | {size} | {name} | {refresh or 'default'} "
+                    f"| {mean / 1e3:.2f} ± {error / 1e3:.2f} | {solved} "
+                    f"| {one / 1e3:.2f} ± {one_error / 1e3:.2f} | {one_solved} | {sigmas:+.1f} |"
+                )
+                lines.append(line)
+                print(line, flush=True)
+    if chosen.out:
+        chosen.out.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
