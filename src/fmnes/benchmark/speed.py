@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmnes.benchmark.contestants import Contestant, Points
+from fmnes.strategies.fm_nes_constants import constants
 
 
 class Timing(NamedTuple):
@@ -71,8 +72,8 @@ def compare(
         except ImportError:
             yield Timing(name, d, population_size, failing, math.nan)
     rng = np.random.default_rng(0)
-    # Our own round spans three refresh periods (at most d generations each); a slow peer gets fewer.
-    wanted = generations or min(max(300, 3 * d + 3), 2000)
+    # Our own round spans three refresh periods; a slow peer gets fewer generations.
+    wanted = generations or max(300, 3 * constants(d, population_size, "tables", "tables").refresh + 3)
     counts: dict[str, int] = {}
     for name, contestant in contestants.items():
         pace = one_round(contestant, d, failing, 2, rng) / 2
