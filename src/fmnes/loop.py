@@ -17,20 +17,10 @@ from fmnes.evaluation.serial import Evaluator, Task, Vectorized, call_vectorized
 from fmnes.optimizer import Optimizer
 from fmnes.report.history import History
 from fmnes.report.progress import Progress
-from fmnes.result import Best, Result, Stop, StopReason, View
+from fmnes.result import Result, Stop, StopReason, View
 from fmnes.runs.ledger import Ledger
 from fmnes.stopping import budget_spent
-
-
-class Totals:
-    """What the runs before the last restart come to; all zero before the first."""
-
-    def __init__(self) -> None:
-        self.restarts = 0
-        self.evaluations = 0
-        self.generations = 0
-        self.infeasible = 0
-        self.best = Best(None, np.inf, 0)
+from fmnes.totals import Totals
 
 
 class Loop:
@@ -77,7 +67,7 @@ class Loop:
             stop = self._interrupted()
         self._note_failures()
         if self._progress:
-            self._progress.close(self._total(self.opt.view()))
+            self._progress.close(self.totals.view_with(self.opt.view(), self.opt))
         return self._result(stop)
 
     def _run_all(self) -> Stop:
@@ -131,14 +121,9 @@ class Loop:
         self._failed.clear()
 
     def _restart(self, max_evaluations: int | None) -> None:
-        old, totals = self.opt, self.totals
-        totals.best = self._overall_best()
-        totals.evaluations += old.evaluations
-        totals.generations += old.generation
-        totals.infeasible += old.n_infeasible
-        totals.restarts += 1
+        self.totals.take(self.opt)
         self._lost.clear()
-        self.opt = old.doubled(max_evaluations)
+        self.opt = self.opt.doubled(max_evaluations)
 
     def _wave(self) -> Stop | None:
         """Ask, evaluate, tell. What was not evaluated stays open."""
@@ -245,7 +230,7 @@ class Loop:
         return Stop(StopReason.INTERRUPTED, f"at evaluation {self.evaluations}")
 
     def _observe(self, view: View) -> Stop | None:
-        view = self._total(view)
+        view = self.totals.view_with(view, self.opt)
         if view.generation == 0 or self.history.has(view):  # nothing yet, or seen before the run was resumed
             return None
         self.history.add(view)
@@ -260,26 +245,9 @@ class Loop:
             wants_stop = True
         return Stop(StopReason.CALLBACK, f"at generation {view.generation}") if wants_stop else None
 
-    def _overall_best(self) -> Best:
-        best, before = self.opt.best, self.totals.best
-        if best.fun < before.fun:
-            return best._replace(evaluation=self.totals.evaluations + best.evaluation)
-        return before
-
-    def _total(self, view: View) -> View:
-        """The view with the runs before this one counted in."""
-        if not self.totals.restarts:
-            return view
-        return replace(
-            view,
-            evaluations=self.totals.evaluations + view.evaluations,
-            best=self._overall_best(),
-            restart=self.totals.restarts,
-        )
-
     def _result(self, stop: Stop) -> Result:
         last = self.opt.result(stop)
-        best = self._overall_best()
+        best = self.totals.best_with(self.opt)
         reached = self.opt.target is not None and best.fun <= self.opt.target
         settled = self.opt.target is None and stop.reason.converged and np.isfinite(best.fun)
         failures = self.ledger.failures()

@@ -24,7 +24,7 @@ from fmnes.arguments import (
 )
 from fmnes.errors import ArgumentError, UsageError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
-from fmnes.slots import Generation, all_slots, read_values
+from fmnes.slots import Generation, read_values
 from fmnes.stopping import Recent, budget_spent, search_ended, target_reached
 from fmnes.strategies import Resampling, Strategy, resolve
 from fmnes.strategies.base import stays_finite
@@ -109,7 +109,7 @@ class Optimizer:
             left = self.max_evaluations - self.evaluations
             if 0 < left < len(self._asked):
                 self._asked = self._asked[:left]
-        x = current.points(self._asked).view()
+        x = current.points(self._asked)
         x.flags.writeable = False
         return x
 
@@ -153,7 +153,7 @@ class Optimizer:
         x = self._points(z)
         inside = self._inside(x)
         self._current = Generation.of(z, x, inside)
-        if self._max_redraws is not None and not inside.all():
+        if self._max_redraws is not None and inside is not None:
             self._redraw(self._current, np.flatnonzero(~inside))
         return self._current
 
@@ -164,12 +164,13 @@ class Optimizer:
             x: NDArray[np.float64] = self.strategy.sample(self._state, z)
             return x if self._scale is None else x * self._scale
 
-    def _inside(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _inside(self, x: NDArray[np.float64]) -> NDArray[np.bool_] | None:
+        """Which points may be evaluated; None: all."""
         if self.bounds is not None:
             return self.bounds.contain(x)
         # Without bounds only overflow can spoil a point, and a finite sum of squares rules it out for all.
         if math.isfinite(np.vdot(x, x)):
-            return all_slots(len(x))
+            return None
         return np.asarray(np.isfinite(x).all(axis=1))
 
     def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> None:
@@ -192,18 +193,18 @@ class Optimizer:
             current.x[slots] = self._points(current.z[slots])
             current.redraws[slots] += 1
             inside = self._inside(current.x[slots])
-            current.open[slots[inside]] = True
-            slots = slots[~inside]
+            current.reopen(slots if inside is None else slots[inside])
+            slots = slots[:0] if inside is None else slots[~inside]
             if self._max_redraws is None or current.redraws.sum() >= self._max_redraws:
                 return
 
     def _update(self, current: Generation) -> None:
         with np.errstate(all="ignore"):
             state = self.strategy.update(self._state, current.z, current.f)
-        if stays_finite(state, self._state) and state.sigma > 0:
-            self._state = state
-        else:
-            self._numerical_faults += 1
+            if stays_finite(state, self._state) and state.sigma > 0:
+                self._state = state
+            else:
+                self._numerical_faults += 1
         feasible = current.f[np.isfinite(current.f)]
         self._recent.add(feasible, current.evaluated > 0)
         self._feasible_share = len(feasible) / len(current.f)

@@ -34,19 +34,26 @@ class Generation:
     """How often each slot's point was drawn anew. (λ,)"""
     evaluated: int = 0
     """Evaluations told in this generation."""
+    n_open: int = -1
+
+    def __post_init__(self) -> None:
+        if self.n_open < 0:
+            self.n_open = int(np.count_nonzero(self.open))
 
     @classmethod
-    def of(cls, z: Floats, x: Floats, inside: NDArray[np.bool_]) -> Generation:
-        """Points that are not `inside` the bounds are failed from the start, at no cost."""
+    def of(cls, z: Floats, x: Floats, inside: NDArray[np.bool_] | None) -> Generation:
+        """Points that are not `inside` the bounds are failed from the start, at no cost. None: all are."""
         common = _common(len(x))
-        return cls(z, x, common.nans.copy(), inside, common.zeros.copy())
+        if inside is not None:
+            return cls(z, x, common.nans.copy(), inside, common.zeros.copy())
+        return cls(z, x, common.nans.copy(), common.true.copy(), common.zeros.copy(), n_open=len(x))
 
     @property
     def complete(self) -> bool:
-        return not np.count_nonzero(self.open)
+        return self.n_open == 0
 
     def open_slots(self) -> NDArray[np.intp]:
-        if np.count_nonzero(self.open) == len(self.open):
+        if self.n_open == len(self.open):
             return _common(len(self.open)).slots
         return np.flatnonzero(self.open)
 
@@ -54,6 +61,7 @@ class Generation:
         return self.x if len(slots) == len(self.x) else self.x[slots]
 
     def fill(self, slots: NDArray[np.intp], values: Floats) -> None:
+        """`slots` are open ones, each named once."""
         if len(slots) == len(self.f):
             self.f = values
             self.open.fill(False)
@@ -61,10 +69,12 @@ class Generation:
             self.f[slots] = values
             self.open[slots] = False
         self.evaluated += len(slots)
+        self.n_open -= len(slots)
 
-
-def all_slots(lam: int) -> NDArray[np.bool_]:
-    return _common(lam).true.copy()
+    def reopen(self, slots: NDArray[np.intp]) -> None:
+        """`slots` are filled ones, which need a value again."""
+        self.open[slots] = True
+        self.n_open += len(slots)
 
 
 class _Common(NamedTuple):

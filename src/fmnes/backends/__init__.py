@@ -24,6 +24,8 @@ class Backend:
     name: str
     xp: Any
     """The array namespace: numpy or jax.numpy."""
+    arrays: Callable[[Any, Any], Any]
+    """arrays(constants, dtype): a (nested) tuple with its NumPy arrays as arrays of this backend."""
     cond: Callable[..., Any]
     """cond(predicate, if_true, if_false, *operands): calls one of the two functions."""
     choose: Callable[..., Any]
@@ -42,6 +44,14 @@ class Backend:
     """The same where no eigenvalue is negative."""
     eigenvalues_psd: Callable[[Array], Array]
     """Its values alone."""
+
+
+def _numpy_arrays(constants: Any, dtype: Any) -> Any:
+    if dtype == np.float64:  # as they are
+        return constants
+    if isinstance(constants, tuple):  # of named fields
+        return type(constants)(*(_numpy_arrays(field, dtype) for field in constants))
+    return constants.astype(dtype) if isinstance(constants, np.ndarray) else constants
 
 
 def _numpy_cond(
@@ -80,6 +90,7 @@ def _numpy_eigenvalues(a: Array) -> Array:
 NUMPY = Backend(
     name="numpy",
     xp=np,
+    arrays=_numpy_arrays,
     cond=_numpy_cond,
     choose=_numpy_cond,
     repeat=_numpy_repeat,

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fmnes.backends import Array, Backend
@@ -24,6 +25,7 @@ def _make(axis: str | None, decompositions: str) -> Backend:
     return Backend(
         name="jax",
         xp=jnp,
+        arrays=_arrays,
         cond=_cond if axis is None else _lockstep_cond(axis),
         choose=_choose,
         repeat=_repeat,
@@ -33,6 +35,12 @@ def _make(axis: str | None, decompositions: str) -> Backend:
         eigh=_eigh,
         eigh_psd=_rotation_eigh if by_rotations else _eigh,
         eigenvalues_psd=_rotation_eigenvalues if by_rotations else _eigenvalues,
+    )
+
+
+def _arrays(constants: Any, dtype: Any) -> Any:
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf, dtype) if isinstance(leaf, np.ndarray) else leaf, constants
     )
 
 

@@ -30,6 +30,7 @@ except ImportError as error:
     raise MissingExtra("fmnes.integrations.jax", "jax") from error
 
 from fmnes.integrations import jax_arguments as arguments
+from fmnes.integrations.jax_draws import normal
 from fmnes.integrations.jax_loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
 from fmnes.integrations.jax_stopping import REASONS, Limits
 
@@ -100,7 +101,7 @@ def ask(key: Array, state: State, population_size: int | None = None) -> tuple[A
     asked = state.population_size if population_size is None else population_size
     lam = _population_size(state.method, asked, state.mean.shape[0])
     draws = lam // 2 if state.method.mirrored else lam
-    z = jax.random.normal(key, (draws, state.mean.shape[0]), state.mean.dtype)
+    z = normal(key, (draws, state.mean.shape[0]), state.mean.dtype)
     with EXACT():
         return state.method.sample(state.search, z, jax_backend()), z
 

@@ -18,6 +18,7 @@ from jax import lax
 
 from fmnes.backends import Array, Backend, jax_backend
 from fmnes.integrations.jax_arguments import check_objective
+from fmnes.integrations.jax_draws import normal
 from fmnes.integrations.jax_stopping import RUNNING, Limits, Progress, count, stop_code
 from fmnes.strategies import Strategy
 
@@ -135,7 +136,7 @@ def _generation(
 ) -> tuple[Any, Progress]:
     strategy = _with_settings(plan.strategy, inputs.settings)
     d, dtype = state.mean.shape[0], state.mean.dtype
-    z = jax.random.normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype)
+    z = normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype)
     # Drawn once and kept: left to itself the compiler draws them anew for each of the sums that read them.
     z = lax.optimization_barrier(z)
     f, point = _evaluate(plan, backend, strategy, state, z)

@@ -143,7 +143,7 @@ def page(sections: Sequence[Section], intro: str, svg: Path | None) -> str:
         "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}"
         "table{border-collapse:collapse;margin:1rem 0}"
         "th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;"
-        "text-align:right}th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}"
+        "text-align:right}th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}td{white-space:nowrap}"
         "svg{max-width:100%;height:auto}code{background:#f4f4f4;padding:0 .2rem}"
     )
     return (

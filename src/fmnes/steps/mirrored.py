@@ -17,7 +17,9 @@ _SIGNS = np.array([[1.0], [-1.0]])
 def mirrored_points(mean: Array, sigma: Array, steps: Array, xp: Any) -> Array:
     """m ± σ · step for every row of `steps` (n, d). Returns (2n, d)."""
     n, d = steps.shape
-    return (steps[:, None, :] * (sigma * xp.asarray(_SIGNS, steps.dtype)) + mean).reshape(2 * n, d)
+    points = steps[:, None, :] * (sigma * xp.asarray(_SIGNS, steps.dtype))
+    points += mean
+    return points.reshape(2 * n, d)
 
 
 def pair_sums(weights: Array) -> Array:

@@ -28,15 +28,18 @@ def rank_weights(population_size: int) -> RankWeights:
     return RankWeights(raw, share - 1 / lam, float(1 / (share @ share)))
 
 
-def distance_weights(raw: Array, pair_norms: Array, alpha: Array, typical: float, xp: Any) -> Array:
-    """w^dist (eqs. 8 and 9): far points of equal rank count more. All arguments in the order of sampling.
+def distance_weights(
+    weights: RankWeights, ranks: Array, pair_norm2: Array, alpha: Array, typical: float, xp: Any
+) -> Array:
+    """w^dist (eqs. 8 and 9), in the order of sampling (λ,): far points of equal rank count more.
 
-    raw: ŵ by each point's rank (λ,); pair_norms: ‖z‖ of each mirrored pair (λ/2,); alpha: a scalar.
+    ranks: (λ,); pair_norm2: ‖z‖² of each mirrored pair (λ/2,); alpha: a scalar.
     typical: E‖z‖, from which norms are counted. It cancels in the quotient, and without it the exponential
         would overflow in high dimension.
     """
-    hat = (raw.reshape(-1, 2) * xp.exp(alpha * (pair_norms - typical))[:, None]).reshape(-1)
-    return hat / hat.sum() - 1 / len(raw)
+    grow = xp.exp(alpha * (xp.sqrt(pair_norm2) - typical))
+    hat = (weights.raw[ranks].reshape(-1, 2) * grow[:, None]).reshape(-1)
+    return hat / hat.sum() - 1 / len(hat)
 
 
 @cache

@@ -60,7 +60,7 @@ def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     total = 0.0
     for leaf, old in zip(state, before, strict=True):
         if leaf is not old:
-            total += np.vdot(leaf, leaf) if leaf.ndim else leaf
+            total += leaf if not leaf.ndim else leaf.dot(leaf) if leaf.ndim == 1 else np.vdot(leaf, leaf)
     if math.isfinite(total):
         return True
     return all(np.isfinite(leaf).all() for leaf in state if leaf is not None)

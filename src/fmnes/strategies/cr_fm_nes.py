@@ -157,11 +157,8 @@ class CRFMNES:
         """z: (λ/2, d) as given to `sample`; f: (λ,)."""
         xp = backend.xp
         n, d = z.shape
-        k = constants(d, 2 * n)
+        k = backend.arrays(constants(d, 2 * n), state.mean.dtype)
         mu_eff = k.weights.mu_eff
-
-        def table(values: NDArray[np.float64]) -> Array:
-            return xp.asarray(values, dtype=state.mean.dtype)
 
         length, root, kappa = lengths(state.v, xp)
 
@@ -174,7 +171,7 @@ class CRFMNES:
 
         # The second time: the path, hence the phase, hence the weights. |p_σ| would also follow from the
         # products of the draws with each other, but those cost three times as much as reading z once more.
-        by_rank = table(k.weights.centred)[ranks]
+        by_rank = k.weights.centred[ranks]
         S_rank = pair_differences(by_rank)
 
         def path(z: Array, p_sigma: Array) -> tuple[Any, Any]:
@@ -185,24 +182,18 @@ class CRFMNES:
         phase = phase_of(xp.sqrt(path_norm2), k.expected_norm, backend)
         weights = backend.choose(
             phase == MOVEMENT,
-            lambda: distance_weights(
-                table(k.weights.raw)[ranks],
-                xp.sqrt(norm2),
-                table(k.alphas)[feasible],
-                k.expected_norm,
-                xp,
-            ),
+            lambda: distance_weights(k.weights, ranks, norm2, k.alphas[feasible], k.expected_norm, xp),
             lambda: by_rank,
         )
-        eta_sigma = table(k.eta_sigma)[phase, feasible]
-        c_1 = table(k.c_1)[feasible]
+        eta_sigma = k.eta_sigma[phase, feasible]
+        c_1 = k.c_1[feasible]
 
         # The third time: the sums. W has η_B in it from here on, the coefficient of its samples in s and t.
         a = vz / length
         S = pair_differences(weights)
         W = pair_sums(weights)
         G_sigma = dot(W, norm2 - d, xp) / d
-        W = table(k.eta_B)[feasible] * W
+        W = k.eta_B[feasible] * W
         Wa, Waa, Sa = W * a, dot(W, a * a, xp), dot(S, a, xp)
         a_c = follow(vp / (length * root), Sa, k.c_c, mu_eff)  # v̄·z_c
         N = Waa + c_1 * (a_c * a_c - 1)

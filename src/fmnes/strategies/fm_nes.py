@@ -154,7 +154,7 @@ class FMNES:
         """Lines 7–36. z: (λ/2, d) as given to `sample`; f: (λ,)."""
         xp = backend.xp
         n, d = z.shape
-        k = constants(d, 2 * n, self.path_rate, self.alpha)
+        k = backend.arrays(constants(d, 2 * n, self.path_rate, self.alpha), z.dtype)
 
         norm2 = xp.vecdot(z, z)
         ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)  # line 7
@@ -163,7 +163,7 @@ class FMNES:
             first_failure, lambda s: self._meet_first_failure(s, xp), _unchanged, state
         )
 
-        by_rank = xp.asarray(k.weights.centred, dtype=z.dtype)[ranks]
+        by_rank = k.weights.centred[ranks]
         p_sigma = follow(  # line 12
             state.p_sigma, pair_differences(by_rank).dot(z), k.c_sigma, k.weights.mu_eff
         )
@@ -171,17 +171,11 @@ class FMNES:
         moving = phase == MOVEMENT
         weights = backend.choose(  # line 13
             moving,
-            lambda: distance_weights(
-                xp.asarray(k.weights.raw, dtype=z.dtype)[ranks],
-                xp.sqrt(norm2),
-                xp.asarray(k.alphas, dtype=z.dtype)[feasible],
-                k.expected_norm,
-                xp,
-            ),
+            lambda: distance_weights(k.weights, ranks, norm2, k.alphas[feasible], k.expected_norm, xp),
             lambda: by_rank,
         )
-        eta_sigma = xp.asarray(k.rates.sigma, dtype=z.dtype)[phase, feasible]  # line 14
-        eta_B = xp.asarray(k.rates.shape, dtype=z.dtype)[phase, feasible]
+        eta_sigma = k.rates.sigma[phase, feasible]  # line 14
+        eta_B = k.rates.shape[phase, feasible]
 
         pair_weights = pair_sums(weights)
         G_delta = pair_differences(weights).dot(z)  # line 15

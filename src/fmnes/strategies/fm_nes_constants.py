@@ -45,7 +45,7 @@ def constants(d: int, population_size: int, path_rate: str, alpha: str) -> Const
         c_sigma=c_sigma if path_rate == "printed" else c_sigma / math.sqrt(d),
         c_c=(4 + mu / d) / (d + 4 + 2 * mu / d),
         c_1=2 / ((d + 1.3) ** 2 + mu),
-        # 1/η_B generations are what the shape takes to become another one; in a third of that its axes hardly
+        # 1/η_B generations are what the shape takes to become another one; in a fifth of that its axes hardly
         # turn. In low dimension that is long, and a refresh cheap, so it is never more than d.
-        refresh=max(1, min(d, round(1 / (3 * rates.shape[MOVEMENT, -1])))),
+        refresh=max(1, min(d, round(1 / (5 * rates.shape[MOVEMENT, -1])))),
     )
