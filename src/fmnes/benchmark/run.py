@@ -106,7 +106,8 @@ def run(
     say("")
     exponents = {f"{f:.0%}": growth(timings, "fm-nes", 100, 1000, f) for f in FAILING}
     if 100 in full and 1000 in full:
-        say(f"growth of the cost of FM-NES per evaluation from d = 100 to 1000: exponent {exponents}\n")
+        shown = ", ".join(f"{exponent:.2f} ({f} failing)" for f, exponent in exponents.items())
+        say(f"Growth of the cost of FM-NES per evaluation from d = 100 to 1000, exponent: {shown}\n")
     linear_rows: list[dict[str, Any]] = []
     say("| d | λ | " + " | ".join(f"{n} µs" for n in LINEAR) + " | ratio |")
     say("|" + " --- |" * (len(LINEAR) + 3))
@@ -146,6 +147,9 @@ def main(arguments: list[str]) -> None:
         print(line, flush=True)
         lines.append(line)
 
+    versions = ", ".join(f"{name} {version}" for name, version in environment().items())
+    say(f"`fmnes bench`: µs per evaluation spent in ask and tell, one thread ({versions}).")
+    say("Floor: the draws and the two products no full matrix can do without.\n")
     result = run(full, linear, float(arguments[2]), say)
     if len(arguments) > 3:
         out = Path(arguments[3])
