@@ -155,7 +155,9 @@ def test_an_interrupt_returns_the_best_so_far_and_the_run_goes_on(
         found = driver.finish(30)
     kill = Kill.of(driver)
     assert found["stop_reason"] == "INTERRUPTED"
-    assert found["x"] is not None and 0 < found["nfev"] == len(kill.logged) < reference(name)["nfev"]
+    # One may be in the log and not be counted yet, if the signal comes just then.
+    assert found["x"] is not None and 0 < found["nfev"] < reference(name)["nfev"]
+    assert len(kill.logged) - found["nfev"] in (0, 1)
     assert differences(finish(driver, monkeypatch), reference(name)) == []
     check_kills([kill], driver, twice=SCENARIOS[name].workers)
 
