@@ -94,7 +94,11 @@ def _write_sweep(folder: Path, command: str, trials: int, cells: list[Cell], sto
         row.cell[:2]: row.cell.population_size for row in published() if row.table in ("table-2", "table-3")
     }
     title = "The population size that does best, and the paper's choice"
-    sections: list[report.Section] = [(title, "", report.SWEEP_HEAD, report.sweep_rows(summaries, chosen))]
+    text = (
+        "Best is the least mean among the sizes with the most successes. With few trials a size that fails "
+        "now and then may look best, and differences of some per cent are noise."
+    )
+    sections: list[report.Section] = [(title, text, report.SWEEP_HEAD, report.sweep_rows(summaries, chosen))]
     intro = report.introduction(command, trials)
     (folder / "sweep.md").write_text(report.markdown(sections, intro, None), encoding="utf-8")
     (folder / "sweep.html").write_text(report.page(sections, intro, None), encoding="utf-8")
