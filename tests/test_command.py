@@ -466,7 +466,7 @@ def test_program_that_cannot_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "sim"
     refused("./sim", "found no program './sim'")
-    refused("no-such-program-anywhere", "found no program 'no-such-program-anywhere'$")
+    refused("no-such-program-anywhere", "found no program 'no-such-program-anywhere', wanted one on the PATH")
     script.write_text("#!/no/such/interpreter -x\necho 1\n")
     refused("./sim", "not executable; run chmod")
     script.chmod(0o755)

@@ -902,3 +902,20 @@ def test_progress_goes_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     assert same(result, plain)
     minimize(lambda x: math.nan, X0, 0.7, rng=1, max_evaluations=20, progress=True)
     assert "none yet" in capfd.readouterr().err
+
+
+def test_the_best_of_all_restarts_is_counted_from_the_first_evaluation() -> None:
+    values: list[float] = []
+    views: list[Any] = []
+
+    def bumpy(x: np.ndarray) -> float:
+        values.append(float(x @ x + 10 * np.sum(1 - np.cos(5 * x))))
+        return values[-1]
+
+    minimize(
+        bumpy, [2.5, 2.5], 0.3, rng=2, restarts=4, max_evaluations=6000, ftol=1e-6, callback=views.append
+    )
+    later = [view for view in views if view.restart and view.best.fun < min(values[: views[0].evaluations])]
+    assert later  # a restart has found something better
+    for view in later:
+        assert values[view.best.evaluation - 1] == view.best.fun == min(values[: view.evaluations])

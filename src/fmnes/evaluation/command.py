@@ -133,7 +133,7 @@ class Command:
         path = self.program
         if os.sep not in path or not os.path.exists(path):
             beside = os.sep not in name and os.path.exists(os.path.join(str(self.here), name))
-            hint = f"; did you mean './{name}'?" if beside else ""
+            hint = f"; did you mean './{name}'?" if beside else ", wanted one on the PATH, or a path to one"
             raise ArgumentError(f"argv: found no program {name!r}{hint}")
         if os.path.isdir(path):
             raise ArgumentError(f"argv: found the directory {name!r}, wanted a program")

@@ -105,8 +105,7 @@ class CRFMNES:
 
     max_change: the most by which v, and any coordinate of D, may change in one generation, relative to what
         it is; both steps are shortened alike to keep to it. VD-CMA has 0.7. The paper has no such limit
-        (None), and then v and D explode on ridges that are not parallel to an axis. Elsewhere the limit is
-        met in about one generation of a thousand.
+        (None), and then v and D explode on ridges that are not parallel to an axis.
     """
 
     population_size: int | None = None
