@@ -9,7 +9,8 @@ Sections, as given to --only:
     a   the device, the versions, the bandwidth of a copy
     b   CR-FM-NES in float32 on the sphere: a generation in the compiled loop, beside the floors (the draws
         alone; the bytes that must move), evosax's CR_FM_NES and our NumPy path (float64)
-    c   many FM-NES runs on Rosenbrock in one batch against the NumPy path, one run after another
+    c   many FM-NES runs on Rosenbrock in one batch against the NumPy path, one run after another; then the
+        time a generation of such batches takes, by dimension and number of runs
     d   compiled FM-NES on a CPU against the NumPy path: time per evaluation
 
 evosax is used where it is on the path. Of flax it needs `struct` alone, so a stand-in takes flax's place
@@ -37,6 +38,7 @@ import numpy as np
 
 import fmnes
 from fmnes.integrations import jax as fj
+from fmnes.integrations.jax_draws import normal
 
 
 def sphere(x: Any) -> Any:
@@ -112,12 +114,17 @@ def machine(table: Table, toy: bool) -> float:
 # -- b: CR-FM-NES in high dimension -----------------------------------------------------------------------
 
 
+#: d and λ.
+SIZES = ((10**4, 32), (10**5, 32), (10**6, 32), (10**7, 32), (10**8, 8))
+TOY_SIZES = ((10**3, 32), (10**4, 8))
+
+
 def high_dimension(table: Table, toy: bool, bandwidth: float) -> None:
     use_float64(False)
     if "cr-fm-nes" not in fmnes.strategies.METHODS:
         table.add("b", "CR-FM-NES", "not available")
         return
-    for d, lam in ((10**3, 32), (10**4, 8)) if toy else ((10**6, 32), (10**7, 32), (10**8, 8)):
+    for d, lam in TOY_SIZES if toy else SIZES:
         case = f"d = {d:.0e}, λ = {lam}"
         if table.late("b", case):
             return
@@ -133,14 +140,15 @@ def high_dimension(table: Table, toy: bool, bandwidth: float) -> None:
 def floors(table: Table, case: str, d: int, lam: int, generations: int, bandwidth: float) -> None:
     key = jax.random.key(0)
 
-    def draws(n: Any) -> Any:
+    def timed(draw: Callable[..., Any]) -> float:
         def body(i: Any, total: Any) -> Any:
-            return total + jax.random.normal(jax.random.fold_in(key, i), (lam // 2, d), jnp.float32).sum()
+            return total + draw(jax.random.fold_in(key, i), (lam // 2, d), jnp.float32).sum()
 
-        return jax.lax.fori_loop(0, n, body, jnp.float32(0))
+        loop = jax.jit(lambda n: jax.lax.fori_loop(0, n, body, jnp.float32(0)))
+        return per_generation(loop, generations)
 
-    loop = jax.jit(draws)
-    table.add("b", f"{case}: the draws alone", per_generation(loop, generations), "ms")
+    table.add("b", f"{case}: jax.random.normal alone, not kept", timed(jax.random.normal), "ms")
+    table.add("b", f"{case}: our draws alone, written and read once", timed(normal), "ms")
     # The draws are written once and, their weights being known only after the evaluations, read once at the
     # least; five vectors of state (m, D, v, p_σ, p_c) are read and written.
     moved = 4 * d * (2 * (lam // 2) + 2 * 5)
@@ -270,6 +278,31 @@ def many_runs(table: Table, toy: bool, runs: int) -> None:
     table.add("c", f"{case}: batch over NumPy on two cores", rate / (2 * per_core), "×")
 
 
+def batches(table: Table, toy: bool) -> None:
+    use_float64(True)
+    generations = 20 if toy else 200
+    for d in (10,) if toy else (10, 40, 100):
+        for runs in (10, 100) if toy else (100, 1000, 10_000):
+            case = f"Rosenbrock d = {d}, {runs} runs in one batch"
+            if table.late("c", case):
+                return
+            taken = generation_of_a_batch(fmnes.problems.get("rosenbrock", d=d), runs, generations)
+            table.add("c", case, taken, "ms a generation", f"{taken / runs * 1e3:.2f} µs a run")
+
+
+def generation_of_a_batch(problem: Any, runs: int, generations: int) -> float:
+    lam = 4 + int(3 * math.log(problem.d))
+    lam += lam % 2
+    options: dict[str, Any] = {"population_size": lam, "xtol": None, "ftol": None, "batch": runs}
+
+    def run(n: int) -> Any:
+        key = jax.random.key(1)
+        budget = n * lam
+        return fj.run(problem.fun, problem.x0, problem.sigma0, key=key, max_evaluations=budget, **options).fun
+
+    return per_generation(run, generations)
+
+
 def spread(nfev: Any) -> tuple[str, str]:
     return (f"{nfev.mean():.0f} ± {nfev.std():.0f}" if len(nfev) else "none"), "mean ± sd"
 
@@ -338,7 +371,10 @@ def main() -> None:
     bandwidth = machine(table, args.toy)
     parts: dict[str, Callable[[], None]] = {
         "b": lambda: high_dimension(table, args.toy, bandwidth),
-        "c": lambda: many_runs(table, args.toy, args.runs or (20 if args.toy else 1000)),
+        "c": lambda: (
+            many_runs(table, args.toy, args.runs or (20 if args.toy else 1000)),
+            batches(table, args.toy),
+        ),
         "d": lambda: on_a_cpu(table, args.toy),
     }
     for section, part in parts.items():

@@ -33,7 +33,9 @@ class Backend:
     repeat: Callable[..., Any]
     """repeat(first, last, body, carry): carry = body(i, carry) for i = first, first - 1, …, last."""
     search: Callable[[Any, Array], Array]
-    """search(table, value): how many entries of the ascending table are at most value."""
+    """search(table, value): how many entries of the ascending, short table are at most value."""
+    ranks: Callable[..., Array]
+    """ranks(first, second, …): each entry's place in the order by the first key, the next, then index."""
     sums_over_rows: Callable[..., Any]
     """The sums over the first axis of several arrays of one shape, together."""
     svd: Callable[[Array], tuple[Array, Array, Array]]
@@ -66,6 +68,11 @@ def _numpy_repeat(first: int, last: int, body: Callable[[int, Any], Any], carry:
     return carry
 
 
+def _numpy_ranks(*keys: Array) -> Array:
+    order = keys[0].argsort(stable=True) if len(keys) == 1 else np.lexsort(keys[::-1])
+    return order.argsort()
+
+
 def _numpy_svd(a: Array) -> tuple[Array, Array, Array]:
     try:
         return np.linalg.svd(a)
@@ -95,6 +102,7 @@ NUMPY = Backend(
     choose=_numpy_cond,
     repeat=_numpy_repeat,
     search=bisect.bisect_right,
+    ranks=_numpy_ranks,
     sums_over_rows=lambda *arrays: tuple(array.sum(axis=0) for array in arrays),
     svd=_numpy_svd,
     eigh=_numpy_eigh,

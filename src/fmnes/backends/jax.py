@@ -14,9 +14,18 @@ from jax import lax
 from fmnes.backends import Array, Backend
 from fmnes.backends.rotations import rotation_singular_values, rotation_svd
 
+#: Up to so many entries each is compared with each, in one step; beyond, a sort takes less.
+COMPARE_ALL = 512
+
 
 def make(axis: str | None, decompositions: str | None) -> Backend:
-    return _make(axis, decompositions or ("library" if jax.default_backend() == "cpu" else "rotations"))
+    return _make(axis, decompositions or ("library" if _platform() == "cpu" else "rotations"))
+
+
+def _platform() -> str:
+    """Where new arrays go: a machine with a GPU may have been told to compute on its CPU."""
+    device: Any = jax.config.jax_default_device
+    return str(getattr(device, "platform", device) or jax.default_backend())
 
 
 @cache
@@ -30,6 +39,7 @@ def _make(axis: str | None, decompositions: str) -> Backend:
         choose=_choose,
         repeat=_repeat,
         search=_search,
+        ranks=_ranks,
         sums_over_rows=_sums_over_rows,
         svd=rotation_svd if by_rotations else _svd,
         eigh=_eigh,
@@ -122,4 +132,18 @@ def _sums_over_rows(*arrays: Array) -> Any:
 
 
 def _search(table: Sequence[float], value: Array) -> Array:
-    return jnp.searchsorted(jnp.asarray(table, value.dtype), value, side="right")
+    """All comparisons at once: a search in steps would be a loop, each step a kernel of its own."""
+    at_most = [~(value < jnp.asarray(entry, value.dtype)) for entry in table]  # NaN comes last, as in bisect
+    return sum((jnp.asarray(yes, jnp.int32) for yes in at_most), jnp.int32(0))
+
+
+def _ranks(*keys: Array) -> Array:
+    count = len(keys[0])
+    if count > COMPARE_ALL:
+        return jnp.argsort(jnp.lexsort(keys[::-1]))
+    index = jnp.arange(count)
+    before = index < index[:, None]
+    for key in reversed(keys):
+        mine = key[:, None]
+        before = (key < mine) | ((key == mine) & before)
+    return before.sum(axis=1)

@@ -137,8 +137,6 @@ def _generation(
     strategy = _with_settings(plan.strategy, inputs.settings)
     d, dtype = state.mean.shape[0], state.mean.dtype
     z = normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype)
-    # Drawn once and kept: left to itself the compiler draws them anew for each of the sums that read them.
-    z = lax.optimization_barrier(z)
     f, point = _evaluate(plan, backend, strategy, state, z)
     progress = count(progress, index, f, point, inputs.target, limits.max_evaluations)
     with EXACT():

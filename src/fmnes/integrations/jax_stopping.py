@@ -108,10 +108,12 @@ def stop_code(progress: Progress, shape: Shape, sigma0: Array, target: Array, li
     patience = Recent(window).patience
     longest, shortest = shape.axis_lengths.max(), shape.axis_lengths.min()
     step, ratio = shape.sigma * longest, longest / shortest
-    finite = jnp.isfinite(step) & jnp.isfinite(shortest) & jnp.isfinite(shape.mean).all()
+    nearest = jnp.where(
+        jnp.isfinite(shape.mean), jnp.abs(shape.mean), jnp.nan
+    ).min()  # NaN if one is not finite
+    finite = jnp.isfinite(step) & jnp.isfinite(shortest) & jnp.isfinite(nearest)
     low, high = progress.bests.min(), progress.bests.max()
     settled = (high / 2 - low / 2) <= limits.ftol * (jnp.maximum(jnp.abs(low), jnp.abs(high)) / 2)
-    nearest = jnp.abs(shape.mean).min()
     single = shape.mean.dtype == jnp.float32
     criteria: list[tuple[StopReason, Any]] = [
         (StopReason.TARGET, progress.fun <= target),

@@ -70,6 +70,11 @@ def dot(a: Array, b: Array, xp: Any) -> Array:
     return (a * b).sum(axis=-1)
 
 
+def largest(a: Array, xp: Any) -> Array:
+    """The largest |a_i|."""
+    return np.maximum(a.max(), -a.min()) if xp is np else xp.abs(a).max()  # NumPy would write |a| out
+
+
 def weighted_sum(weights: Array, z: Array, xp: Any) -> Array:
     """Σ_k weights_k z_k. weights: (n,); z: (n, d); returns (d,)."""
     return weights @ z if xp is np else (weights[:, None] * z).sum(axis=0)

@@ -1,4 +1,4 @@
-"""From values to ranks, failed evaluations included. All sorts are stable, so ties stand in index order.
+"""From values to ranks, failed evaluations included. Ties stand in index order.
 
 A value is feasible if and only if it is finite. Nothing else in an update looks at f: strategies see ranks
 and the number of feasible points, so no overflow, NaN or scale of f can reach them.
@@ -6,19 +6,17 @@ and the number of feasible points, so no overflow, NaN or scale of f can reach t
 
 from __future__ import annotations
 
-from typing import Any
-
 from fmnes.backends import Array, Backend
 
 
-def ranks_by_value(f: Array, xp: Any) -> tuple[Array, Array]:
+def ranks_by_value(f: Array, backend: Backend) -> tuple[Array, Array]:
     """Rank of every point, 0 the best, and the number of feasible points. f: (λ,).
 
     Failed points come last, in the order of sampling, as in the paper's xNES and CMA-ES.
     """
+    xp = backend.xp
     feasible = xp.isfinite(f)
-    order = xp.where(feasible, f, xp.inf).argsort(stable=True)
-    return order.argsort(), xp.count_nonzero(feasible)
+    return backend.ranks(xp.where(feasible, f, xp.inf)), xp.count_nonzero(feasible)
 
 
 def ranks_by_value_then_distance(f: Array, pair_norm2: Array, backend: Backend) -> tuple[Array, Array]:
@@ -32,9 +30,8 @@ def ranks_by_value_then_distance(f: Array, pair_norm2: Array, backend: Backend) 
     count = xp.count_nonzero(feasible)
 
     def with_failed() -> Array:
-        # Sorted by the last key first: f (failed ones at +inf), then ‖z‖² among failed ones, then index.
+        # By f, failed ones at +inf, then by ‖z‖² among failed ones, then by index.
         distance2 = pair_norm2[:, None] * ~feasible.reshape(-1, 2)
-        return xp.lexsort((distance2.reshape(-1), xp.where(feasible, f, xp.inf)))
+        return backend.ranks(xp.where(feasible, f, xp.inf), distance2.reshape(-1))
 
-    order = backend.cond(count == len(f), lambda: f.argsort(stable=True), with_failed)
-    return order.argsort(), count
+    return backend.choose(count == len(f), lambda: backend.ranks(f), with_failed), count

@@ -30,7 +30,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fmnes.backends import Array
-from fmnes.steps.columns import dot
+from fmnes.steps.columns import dot, largest
 
 #: Divisions by |v| take at least this: v = 0 then stays 0, and D goes on alone.
 MIN_LENGTH = 1e-4
@@ -81,7 +81,7 @@ class Gradient(NamedTuple):
 def gradient_at(v: Array, length: Array, root: Array, xp: Any) -> Gradient:
     """What the gradient needs of v as a whole; α, b and C without differences of large numbers."""
     # The largest q of a unit vector is at least 1/d; the bound is for v = 0.
-    max_q = xp.maximum((xp.maximum(v.max(), -v.min()) / length) ** 2, 1 / len(v))
+    max_q = xp.maximum((largest(v, xp) / length) ** 2, 1 / len(v))
     # α = min(1, √(|v|⁴ + (2g − √g)/max q)/(2 + |v|²)) becomes √(1 − g r/(1 + g)²), and then b + 2α² is 4 − r.
     r = xp.maximum(4 - (2 - 1 / root) / max_q, 0.0)
     g = root**2

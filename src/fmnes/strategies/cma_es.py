@@ -135,7 +135,7 @@ class CMAES:
         xp = backend.xp
         n, d = z.shape
         k = constants(d, n, self.parameters, self.refresh)
-        ranks, _ = ranks_by_value(f, xp)
+        ranks, _ = ranks_by_value(f, backend)
         weights = xp.asarray(k.weights, dtype=z.dtype)[ranks]
         selected = xp.maximum(weights, 0.0)
         generation = state.generation + 1

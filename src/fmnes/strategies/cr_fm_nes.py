@@ -34,6 +34,7 @@ from fmnes.steps.columns import (
     by_columns,
     dot,
     draw_sums,
+    largest,
     mirrored_points_by_columns,
     weighted_sum,
 )
@@ -219,7 +220,7 @@ class CRFMNES:
             return (s, t), (dot(t, t, xp),)
 
         (s, t), (t_norm2,) = by_columns(finish, state.v, s, t, backend=backend)
-        change = xp.maximum(xp.maximum(s.max(), -s.min()), xp.sqrt(t_norm2) / length**2)
+        change = xp.maximum(largest(s, xp), xp.sqrt(t_norm2) / length**2)
         rate = 1.0 if self.max_change is None else self.max_change / xp.maximum(change, self.max_change)
 
         def apply(D: Array, v: Array, s: Array, t: Array) -> tuple[Any, Any]:

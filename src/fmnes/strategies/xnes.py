@@ -74,7 +74,7 @@ class XNES:
         xp = backend.xp
         n, d = z.shape
         eta = learning_rate(d)
-        ranks, _ = ranks_by_value(f, xp)
+        ranks, _ = ranks_by_value(f, backend)
         weights = xp.asarray(rank_weights(n).centred, dtype=z.dtype)[ranks]
         G_delta = weights @ z
         G_sigma = (weights @ xp.vecdot(z, z)) / d  # the weights sum to zero, so −I drops out

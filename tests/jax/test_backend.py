@@ -1,0 +1,39 @@
+"""What NumPy and JAX do differently gives the same answers."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fmnes.backends import NUMPY, jax_backend
+from fmnes.backends.jax import COMPARE_ALL
+
+
+@pytest.mark.parametrize("n", [1, 2, 33, COMPARE_ALL, COMPARE_ALL + 1])
+def test_ranks_with_ties_and_infinities(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for _ in range(20):
+        first, second = (rng.integers(-2, 3, n).astype(float) for _ in range(2))
+        first[rng.random(n) < 0.3] = np.inf
+        first[first == 0] *= rng.choice([-1.0, 1.0], (first == 0).sum())  # 0.0 and -0.0 tie
+        for keys in ((first,), (first, second)):
+            literal = sorted(range(n), key=lambda i: (*(key[i] for key in keys), i))  # noqa: B023
+            wanted = np.empty(n, int)
+            wanted[literal] = np.arange(n)
+            np.testing.assert_array_equal(NUMPY.ranks(*keys), wanted)
+            np.testing.assert_array_equal(jax_backend().ranks(*map(jnp.asarray, keys)), wanted)
+
+
+def test_search() -> None:
+    table = (0.5, 2.0, 2.0, 7.0)
+    for value in (-np.inf, 0.0, 0.5, 1.0, 2.0, 3.0, 7.0, np.inf, np.nan):
+        assert int(jax_backend().search(table, jnp.asarray(value))) == NUMPY.search(table, np.float64(value))
+
+
+def test_decompositions_suit_the_device_in_use() -> None:
+    """On a machine with a GPU as well: these run on its CPU."""
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert jax_backend() is jax_backend(None, "library")
+    assert jax_backend(None, "rotations") is not jax_backend(None, "library")
