@@ -19,7 +19,7 @@ def test_ranks_with_ties_and_infinities(n: int) -> None:
         first[rng.random(n) < 0.3] = np.inf
         first[first == 0] *= rng.choice([-1.0, 1.0], (first == 0).sum())  # 0.0 and -0.0 tie
         for keys in ((first,), (first, second)):
-            literal = sorted(range(n), key=lambda i: (*(key[i] for key in keys), i))  # noqa: B023
+            literal = sorted(range(n), key=lambda i: (*(key[i] for key in keys), i))
             wanted = np.empty(n, int)
             wanted[literal] = np.arange(n)
             np.testing.assert_array_equal(NUMPY.ranks(*keys), wanted)
