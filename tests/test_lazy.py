@@ -1,4 +1,4 @@
-"""What is computed lazily (axes, the ridge test) must not change the search; steps/ridge.py by itself."""
+"""What is computed lazily (axes, the ridge test) must not change the search; steps/ridge.py and axes.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from benchmarks.same_search import Case, evaluations, summary
 from fmnes import FMNES, Optimizer, problems
 from fmnes.backends import NUMPY
-from fmnes.steps.ridge import BLOCK, axis_ratio, leading_block, start_block
+from fmnes.steps.axes import Axes, decomposed, turned
+from fmnes.steps.ridge import LEADING, axis_ratio
+from fmnes.steps.shape import times
 from fmnes.strategies import fm_nes
 
 
@@ -23,53 +25,20 @@ def random_rotation(d: int, rng: np.random.Generator) -> np.ndarray:
     return np.linalg.qr(rng.standard_normal((d, d)))[0]
 
 
-def check_orthonormal(block: np.ndarray) -> None:
-    np.testing.assert_allclose(block.T @ block, np.eye(BLOCK), atol=1e-3)
+# -- the ridge test ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("d", [2, 3, 10, 24])
-def test_the_ratio_without_a_block_is_exact(d: int) -> None:
+def test_the_ratio_of_all_rows_is_exact(d: int) -> None:
     A = np.random.default_rng(d).standard_normal((d, d))
-    ratio, block = axis_ratio(A, None, NUMPY)
-    assert ratio == pytest.approx(exact(A), rel=1e-10) and block is None
+    assert axis_ratio(A, NUMPY) == pytest.approx(exact(A), rel=1e-10)
 
 
 @pytest.mark.parametrize("d", [25, 40, 200])
-def test_a_leading_block_gives_the_ratio_at_once(d: int) -> None:
+def test_a_few_rows_give_the_ratio_after_a_refresh(d: int) -> None:
     rng = np.random.default_rng(d)
     A = np.sort(rng.uniform(0.5, 3.0, d))[::-1, None] * random_rotation(d, rng)
-    ratio, block = axis_ratio(A, leading_block(d, float, np), NUMPY)
-    assert ratio == pytest.approx(exact(A), rel=1e-12)
-    check_orthonormal(block)
-
-
-@pytest.mark.parametrize("condition", [1.3, 10.0, 1e3, 1e7])
-def test_a_ridge_nothing_is_known_of_is_found(condition: float) -> None:
-    """One long axis anywhere, and a block that has never seen it."""
-    d = 40
-    rng = np.random.default_rng(1)
-    lengths = np.ones(d)
-    lengths[17] = condition
-    A = random_rotation(d, rng) @ (lengths[:, None] * random_rotation(d, rng))
-    block = start_block(d, float, np)
-    for _ in range(30):
-        ratio, block = axis_ratio(A, block, NUMPY)
-        check_orthonormal(block)
-    assert ratio == pytest.approx(condition, rel=1e-3)
-
-
-def test_a_block_that_became_useless_recovers() -> None:
-    """All its vectors fall onto one axis at once: the series cannot orthonormalise them, and must not try."""
-    d = 40
-    rng = np.random.default_rng(2)
-    lengths = np.linspace(1.0, 2.0, d)
-    A = random_rotation(d, rng) @ (lengths[:, None] * random_rotation(d, rng))
-    _, block = axis_ratio(A, start_block(d, float, np), NUMPY)
-    longer = 1e4 * np.outer(A @ np.ones(d), np.ones(d)) / d + A
-    for _ in range(40):
-        ratio, block = axis_ratio(longer, block, NUMPY)
-        check_orthonormal(block)
-    assert ratio == pytest.approx(exact(longer), rel=0.05)
+    assert axis_ratio(A[:LEADING], NUMPY) == pytest.approx(exact(A), rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "size"), [("ic-cigar", 40), ("ic-ellipsoid", 40), ("ic-sphere", 16)])
@@ -77,21 +46,92 @@ def test_the_ridge_test_decides_as_the_exact_one(
     name: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a real run, where the matrix changes from one generation to the next."""
-    decisions: list[tuple[bool, bool]] = []
+    estimated: list[bool] = []
+    right: list[bool] = []
+    new_shape = FMNES._new_shape
 
-    def watched(A: Any, block: Any, backend: Any) -> Any:
-        ratio, block = axis_ratio(A, block, backend)
-        decisions.append((ratio > 1.2, exact(A) > 1.2))
-        return ratio, block
+    def estimating(rows: Any, backend: Any) -> Any:
+        assert len(rows) == LEADING
+        ratio = axis_ratio(rows, backend)
+        estimated.append(ratio > 1.2)
+        return ratio
 
-    monkeypatch.setattr(fm_nes, "axis_ratio", watched)
+    def watched(self: Any, state: Any, p_c: Any, factor: Any, row_scale: Any, c_1: Any, backend: Any) -> Any:
+        if not state.unconstrained:
+            right.append(exact(times(state.A, factor, row_scale)) > 1.2)
+        return new_shape(self, state, p_c, factor, row_scale, c_1, backend)
+
+    monkeypatch.setattr(fm_nes, "axis_ratio", estimating)
+    monkeypatch.setattr(FMNES, "_new_shape", watched)
     problem = problems.get(name, d=40)
     opt = Optimizer(problem.x0, problem.sigma0, population_size=size, rng=1, max_evaluations=1000 * size)
     while not opt.limit_reached():
         opt.tell(problem.fun(opt.ask()))
-    assert len(decisions) > 900
-    wrong = sum(estimated != right for estimated, right in decisions)
-    assert wrong <= 0.02 * len(decisions)  # five of a thousand here; it depends on the processor
+    assert len(right) == len(estimated) > 900
+    wrong = sum(a != b for a, b in zip(estimated, right, strict=True))
+    assert wrong <= 0.02 * len(right)  # a few of a thousand; it depends on the processor
+
+
+# -- the axes ---------------------------------------------------------------------------------------------
+
+
+def nearly_orthogonal(lengths: np.ndarray, off: float, rng: np.random.Generator) -> Axes:
+    """Axes of these lengths after a few generations: turned by about `off`, and no longer orthogonal."""
+    d = len(lengths)
+    A = lengths[:, None] * (random_rotation(d, rng) @ (np.eye(d) + off * rng.standard_normal((d, d)) / d))
+    return Axes(random_rotation(d, rng), A, np.linalg.inv(A), rng.standard_normal(d))
+
+
+def off_diagonal(A: np.ndarray) -> float:
+    """The largest cosine between two rows whose lengths differ by a tenth at least."""
+    lengths = np.linalg.norm(A, axis=1)
+    rows = A / lengths[:, None]
+    return float(np.abs(rows @ rows.T)[np.abs(np.log(lengths[:, None] / lengths)) > 0.1].max(initial=0.0))
+
+
+LENGTHS = {
+    "far apart": np.geomspace(30.0, 0.03, 30),
+    "one long": np.r_[50.0, np.ones(29)],
+    "equal": np.ones(30),
+    "condition 1e14": np.geomspace(1e3, 1e-4, 30),
+}
+
+
+@pytest.mark.parametrize("refresh", [turned, decomposed])
+@pytest.mark.parametrize("kind", LENGTHS)
+def test_a_refresh_changes_the_axes_and_nothing_else(kind: str, refresh: Any) -> None:
+    rng = np.random.default_rng(3)
+    axes = nearly_orthogonal(LENGTHS[kind], 0.1, rng)
+    new = refresh(axes, NUMPY)
+    B = axes.F @ axes.A
+    np.testing.assert_allclose(new.F @ new.A, B, rtol=0, atol=1e-13 * np.abs(B).max())
+    np.testing.assert_allclose(new.F.T @ new.F, np.eye(30), atol=1e-13)
+    np.testing.assert_allclose(new.A @ new.A_inverse, np.eye(30), atol=1e-7 if "1e14" in kind else 1e-11)
+    np.testing.assert_allclose(new.F @ new.p_c, axes.F @ axes.p_c, atol=1e-12)
+    before, after = off_diagonal(axes.A), off_diagonal(new.A)
+    assert after <= (1e-8 if refresh is decomposed else 0.5 * before)
+    without = refresh(axes._replace(A_inverse=None), NUMPY)
+    assert without.A_inverse is None
+    np.testing.assert_array_equal(without.A, new.A)
+
+
+def test_turning_again_and_again_decomposes() -> None:
+    """Where lengths differ, each turn squares what the last one left, and the longest stands first."""
+    axes = nearly_orthogonal(np.geomspace(0.03, 30.0, 30), 0.1, np.random.default_rng(5))
+    left = [off_diagonal(axes.A)]
+    for _ in range(6):
+        axes = turned(axes, NUMPY)
+        left.append(off_diagonal(axes.A))
+    assert left[-1] < 1e-13
+    assert (np.diff(np.linalg.norm(axes.A, axis=1)) < 0).all()
+
+
+@pytest.mark.parametrize("A", [np.eye(30), np.zeros((30, 30)), np.full((30, 30), np.nan)])
+def test_a_turn_of_nothing_or_of_nonsense_raises_nothing(A: np.ndarray) -> None:
+    eye = np.eye(30)
+    with np.errstate(all="ignore"):
+        new = turned(Axes(eye, A, A, np.ones(30)), NUMPY)
+    assert np.isnan(A).any() or np.array_equal(new.F, eye)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from dataclasses import replace
@@ -102,7 +101,7 @@ class Optimizer:
         """
         current = self._current or self._sample()
         while current.complete and self._recent.unevaluated < self._recent.patience:
-            self._update(current)
+            self._update(current, [])
             current = self._sample()
         self._asked = current.open_slots()
         if self.max_evaluations is not None:
@@ -110,7 +109,7 @@ class Optimizer:
             if 0 < left < len(self._asked):
                 self._asked = self._asked[:left]
         x = current.points(self._asked)
-        x.flags.writeable = False
+        x.setflags(write=False)
         return x
 
     def tell(self, values: Any) -> None:
@@ -127,13 +126,13 @@ class Optimizer:
             f, slots = f[~lost], slots[~lost]
 
         self._asked = None
-        self._record(current.points(slots), f)
+        feasible = self._record(current.points(slots), f)
         current.fill(slots, f)
         if self._max_redraws is not None and current.complete:
             # Only now, so that the draws do not depend on which evaluations were lost on the way.
             self._redraw(current, np.flatnonzero(~np.isfinite(current.f)))
         if current.complete:
-            self._update(current)
+            self._update(current, feasible if len(f) == len(current.f) else _feasible_values(current.f))
 
     @property
     def resamples(self) -> bool:
@@ -158,9 +157,9 @@ class Optimizer:
         return self._current
 
     def _points(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
-        # Only huge steps can overflow here, and telling NumPy to be quiet about it takes its time.
-        huge = self._scale is not None or self._state.sigma > 1e100
-        with np.errstate(all="ignore") if huge else contextlib.nullcontext():
+        if self._scale is None and self._state.sigma < 1e100:
+            return self.strategy.sample(self._state, z)  # type: ignore[no-any-return]
+        with np.errstate(all="ignore"):  # huge steps may overflow
             x: NDArray[np.float64] = self.strategy.sample(self._state, z)
             return x if self._scale is None else x * self._scale
 
@@ -173,17 +172,17 @@ class Optimizer:
             return None
         return np.asarray(np.isfinite(x).all(axis=1))
 
-    def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> None:
-        feasible = np.isfinite(f)
-        count = int(np.count_nonzero(feasible))
-        if count:
-            i = int((f if count == len(f) else np.where(feasible, f, np.inf)).argmin())
-            if f[i] < self.best.fun:
-                point = x[i].copy()
-                point.flags.writeable = False
-                self.best = Best(point, float(f[i]), self.evaluations + i + 1)
+    def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> list[float]:
+        """Take in some evaluations; returns the feasible values among them."""
+        feasible = _feasible_values(f)
+        if feasible and (low := min(feasible)) < self.best.fun:
+            i = int((f == low).argmax())
+            point = x[i].copy()
+            point.setflags(write=False)
+            self.best = Best(point, low, self.evaluations + i + 1)
         self.evaluations += len(f)
-        self.n_infeasible += len(f) - count
+        self.n_infeasible += len(f) - len(feasible)
+        return feasible
 
     def _redraw(self, current: Generation, slots: NDArray[np.intp]) -> None:
         """The paper's resampling: each failed slot gets a new draw, in slot order."""
@@ -198,14 +197,13 @@ class Optimizer:
             if self._max_redraws is None or current.redraws.sum() >= self._max_redraws:
                 return
 
-    def _update(self, current: Generation) -> None:
+    def _update(self, current: Generation, feasible: list[float]) -> None:
         with np.errstate(all="ignore"):
             state = self.strategy.update(self._state, current.z, current.f)
             if stays_finite(state, self._state) and state.sigma > 0:
                 self._state = state
             else:
                 self._numerical_faults += 1
-        feasible = current.f[np.isfinite(current.f)]
         self._recent.add(feasible, current.evaluated > 0)
         self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1
@@ -326,3 +324,10 @@ class Optimizer:
     def load(cls, path: str | os.PathLike[str]) -> Optimizer:
         """The optimizer that `save` wrote; it goes on as if it had never stopped. Runs no code."""
         return checkpoint.load(cls, path)
+
+
+def _feasible_values(f: NDArray[np.float64]) -> list[float]:
+    """As Python's numbers: of a few of them Python finds the extremes sooner than NumPy."""
+    feasible = np.isfinite(f)
+    values: list[float] = (f if np.count_nonzero(feasible) == len(f) else f[feasible]).tolist()
+    return values

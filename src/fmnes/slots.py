@@ -95,14 +95,14 @@ def _common(lam: int) -> _Common:
 
 def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
     """What a user told, as floats (NaN for failed), and a mask of lost ones, None if there are none. (n,)"""
+    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,):
+        return values.copy(), None  # as most users tell them
     if isinstance(values, (str, bytes, Mapping, Set)):
         raise ArgumentError(f"tell: found {type(values).__name__}, wanted a sequence of {n} values")
     try:
         array = np.asarray(values)
     except ValueError:  # a ragged list: its bad element is named below
         array = np.asarray(None)
-    if array.dtype == np.float64 and array.shape == (n,):
-        return array.copy(), None
     if array.dtype.kind in "fiub":
         if array.size != n or array.ndim not in (1, 2) or len(array) != n:
             raise _wrong_count(array.shape, n)

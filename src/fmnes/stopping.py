@@ -10,7 +10,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmnes.result import Best, Stop, StopReason, View
 
@@ -47,13 +46,12 @@ class Recent:
         """Generations in a row without one feasible value, or without one evaluation, that end a run."""
         return max(50, self.window)
 
-    def add(self, feasible: NDArray[np.float64], evaluated: bool) -> None:
+    def add(self, feasible: list[float], evaluated: bool) -> None:
         """Take in one complete generation: its feasible values, and whether anything was evaluated at all."""
-        values = feasible.tolist()  # of a few numbers Python finds the extremes sooner than NumPy
-        low, high = (min(values), max(values)) if values else (np.inf, np.inf)
+        low = min(feasible, default=np.inf)
         self.bests.append(low)
-        self.flat = self.flat + 1 if feasible.size > 1 and low == high else 0
-        self.infeasible = 0 if feasible.size else self.infeasible + 1
+        self.flat = self.flat + 1 if len(feasible) > 1 and low == max(feasible) else 0
+        self.infeasible = 0 if feasible else self.infeasible + 1
         self.unevaluated = 0 if evaluated else self.unevaluated + 1
 
 

@@ -38,6 +38,8 @@ class Backend:
     """ranks(first, second, …): each entry's place in the order by the first key, the next, then index."""
     sums_over_rows: Callable[..., Any]
     """The sums over the first axis of several arrays of one shape, together."""
+    solve: Callable[[Array, Array], Array]
+    """solve(a, b): a⁻¹ b; NaN, not an exception, where there is none."""
     svd: Callable[[Array], tuple[Array, Array, Array]]
     """U, singular values (descending), Vᵀ; NaN, not an exception, where it does not converge."""
     eigh: Callable[[Array], tuple[Array, Array]]
@@ -73,6 +75,13 @@ def _numpy_ranks(*keys: Array) -> Array:
     return order.argsort()
 
 
+def _numpy_solve(a: Array, b: Array) -> Array:
+    try:
+        return np.linalg.solve(a, b)
+    except np.linalg.LinAlgError:
+        return np.full_like(b, np.nan)
+
+
 def _numpy_svd(a: Array) -> tuple[Array, Array, Array]:
     try:
         return np.linalg.svd(a)
@@ -104,6 +113,7 @@ NUMPY = Backend(
     search=bisect.bisect_right,
     ranks=_numpy_ranks,
     sums_over_rows=lambda *arrays: tuple(array.sum(axis=0) for array in arrays),
+    solve=_numpy_solve,
     svd=_numpy_svd,
     eigh=_numpy_eigh,
     eigh_psd=_numpy_eigh,

@@ -41,6 +41,7 @@ def _make(axis: str | None, decompositions: str) -> Backend:
         search=_search,
         ranks=_ranks,
         sums_over_rows=_sums_over_rows,
+        solve=jnp.linalg.solve,
         svd=rotation_svd if by_rotations else _svd,
         eigh=_eigh,
         eigh_psd=_rotation_eigh if by_rotations else _eigh,

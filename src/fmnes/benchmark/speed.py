@@ -1,7 +1,8 @@
 """Overhead per evaluation: what an optimizer costs besides the objective.
 
 Contestants take turns in short rounds within one run, so that a busy moment of the machine hits all of them,
-and each one's fastest round counts. A round of FM-NES covers whole refresh periods, decompositions included.
+and each one's fastest round counts. A round of FM-NES covers three refresh periods at least, from one
+decomposition to the next.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def compare(
             yield Timing(name, d, population_size, failing, math.nan)
     rng = np.random.default_rng(0)
     # Our own round spans three refresh periods; a slow peer gets fewer generations.
-    wanted = generations or max(300, 3 * constants(d, population_size, "tables", "tables").refresh + 3)
+    k = constants(d, population_size, "tables", "tables")
+    wanted = generations or max(300, 3 * k.decompose * k.refresh + 3)
     counts: dict[str, int] = {}
     for name, contestant in contestants.items():
         pace = one_round(contestant, d, failing, 2, rng) / 2

@@ -31,7 +31,7 @@ def ranks_by_value_then_distance(f: Array, pair_norm2: Array, backend: Backend) 
 
     def with_failed() -> Array:
         # By f, failed ones at +inf, then by ‖z‖² among failed ones, then by index.
-        distance2 = pair_norm2[:, None] * ~feasible.reshape(-1, 2)
-        return backend.ranks(xp.where(feasible, f, xp.inf), distance2.reshape(-1))
+        distance2 = xp.where(feasible, 0.0, pair_norm2.repeat(2))
+        return backend.ranks(xp.where(feasible, f, xp.inf), distance2)
 
     return backend.choose(count == len(f), lambda: backend.ranks(f), with_failed), count

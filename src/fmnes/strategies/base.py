@@ -60,7 +60,8 @@ def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     total = 0.0
     for leaf, old in zip(state, before, strict=True):
         if leaf is not old:
-            total += leaf if not leaf.ndim else leaf.dot(leaf) if leaf.ndim == 1 else np.vdot(leaf, leaf)
+            flat = leaf.ravel() if leaf.ndim > 1 else leaf
+            total += flat.dot(flat) if leaf.ndim else leaf
     if math.isfinite(total):
         return True
     return all(np.isfinite(leaf).all() for leaf in state if leaf is not None)

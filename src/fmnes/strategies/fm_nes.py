@@ -13,8 +13,9 @@ the paper's tables come out.
     h_unconst  true until the first failed evaluation
 
 The paper decomposes B Bᵀ in every generation, O(d³). Here every factor that meets B is the identity plus a
-few directions (steps/low_rank.py), so a generation costs O(d² λ), and only a refresh, every `refresh`
-generations, pays for a decomposition. `refresh=1` is the paper's algorithm to the letter.
+few directions (steps/low_rank.py), so a generation costs O(d² λ). Every `refresh` generations the axes are
+turned to where they are now or, now and then, decomposed anew (steps/axes.py), O(d³). `refresh=1` decomposes
+in every generation and is the paper's algorithm to the letter.
 """
 
 from __future__ import annotations
@@ -27,21 +28,19 @@ from numpy.typing import ArrayLike
 from fmnes.arguments import check_number, names_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
+from fmnes.steps.axes import Axes, decomposed, turned
 from fmnes.steps.expansion import axis_factors, expansion_rate
 from fmnes.steps.low_rank import exponential
 from fmnes.steps.mirrored import mirrored_points, pair_differences, pair_sums
 from fmnes.steps.paths import expected_norm, follow
 from fmnes.steps.phases import MOVEMENT, phase_name, phase_of
 from fmnes.steps.ranking import ranks_by_value_then_distance
-from fmnes.steps.ridge import axis_ratio, leading_block, start_block
+from fmnes.steps.ridge import LEADING, axis_ratio
 from fmnes.steps.shape import Factor, axis_growth, inverse_times, times, with_rank_one
 from fmnes.steps.weights import distance_weights
 from fmnes.strategies.base import Shape
 from fmnes.strategies.checks import check_choice, check_positive_int, check_shape_matrix
-from fmnes.strategies.fm_nes_constants import constants
-
-#: Up to this dimension a decomposition costs no more than the iteration that would replace it.
-EXACT_RIDGE_UP_TO = 24
+from fmnes.strategies.fm_nes_constants import SMALL, constants
 
 
 class FMNESState(NamedTuple):
@@ -62,8 +61,6 @@ class FMNESState(NamedTuple):
     gamma: Array
     unconstrained: Array
     """h_unconst"""
-    ridge_block: Array | None
-    """(d, b), see steps/ridge.py; None where the ridge test is exact or never made."""
     F0: Array | None
     """F and A of B⁽⁰⁾, for the reset; None for the identity. (d, d)"""
     A0: Array | None
@@ -77,7 +74,8 @@ class FMNES:
         only (the paper's FM-NES); "always" is Method A (and C); "never" is DX-NES-IC.
     reset: forget the learned shape at the first failed evaluation; False is Method B (and C).
     ridge_threshold: the paper's β.
-    refresh: generations between decompositions; None chooses from d and λ, 1 is the literal algorithm.
+    refresh: generations after which the axes are set right; None chooses from d and λ, 1 is the literal
+        algorithm.
     path_rate: the c_σ that the paper's "tables" need, or the one that it "printed".
     alpha: the distance weights' α that the paper's "tables" need, or the one of "public" code.
     B0: initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
@@ -139,7 +137,6 @@ class FMNES:
             p_c=xp.zeros_like(x0),
             gamma=xp.ones_like(sigma0),
             unconstrained=xp.asarray(True),
-            ridge_block=start_block(d, x0.dtype, xp) if self._estimates_ridge(d) else None,
             F0=F0,
             A0=A0,
         )
@@ -164,21 +161,21 @@ class FMNES:
         )
 
         by_rank = k.weights.centred[ranks]
-        p_sigma = follow(  # line 12
-            state.p_sigma, pair_differences(by_rank).dot(z), k.c_sigma, k.weights.mu_eff
-        )
+        drift = pair_differences(by_rank).dot(z)
+        p_sigma = follow(state.p_sigma, drift, k.c_sigma, k.weights.mu_eff)  # line 12
         phase = phase_of(xp.sqrt(p_sigma.dot(p_sigma)), k.expected_norm, backend)
         moving = phase == MOVEMENT
-        weights = backend.choose(  # line 13
-            moving,
-            lambda: distance_weights(k.weights, ranks, norm2, k.alphas[feasible], k.expected_norm, xp),
-            lambda: by_rank,
-        )
+
+        def by_distance() -> tuple[Array, Array]:
+            alpha = k.alphas[feasible]
+            weights = distance_weights(k.weights, ranks, norm2, alpha, k.expected_norm, xp)
+            return weights, pair_differences(weights).dot(z)
+
+        weights, G_delta = backend.choose(moving, by_distance, lambda: (by_rank, drift))  # lines 13, 15
         eta_sigma = k.rates.sigma[phase, feasible]  # line 14
         eta_B = k.rates.shape[phase, feasible]
 
         pair_weights = pair_sums(weights)
-        G_delta = pair_differences(weights).dot(z)  # line 15
         G_sigma = pair_weights.dot(norm2) / d  # line 16; the weights sum to zero, so −I drops out
         step = state.A.dot(G_delta)  # B G_δ in F's frame
         mean = state.mean + state.sigma * state.F.dot(step)  # line 17, η_m = 1
@@ -201,7 +198,7 @@ class FMNES:
         gamma = expansion_rate(state.gamma, tau, d, 2 * n, xp)  # lines 25, 26
         Q, log_det_Q = axis_factors(gamma, tau, moving, backend)  # lines 27–31
         row_scale = Q * xp.exp(log_trace - log_det_Q)
-        A, A_inverse, ridge_block = self._new_shape(state, p_c, factor, row_scale, k.c_1, backend)
+        A, A_inverse = self._new_shape(state, p_c, factor, row_scale, k.c_1, backend)
         state = FMNESState(
             generation=generation,
             mean=mean,
@@ -213,13 +210,13 @@ class FMNES:
             p_c=p_c,
             gamma=gamma,
             unconstrained=state.unconstrained,
-            ridge_block=ridge_block,
             F0=state.F0,
             A0=state.A0,
         )
         every = self.refresh or k.refresh
-        state = backend.cond(generation % every == 0, lambda s: _refresh(s, backend), _unchanged, state)
-        return state
+        return backend.cond(  # type: ignore[no-any-return]
+            generation % every == 0, lambda s: _refresh(s, every, k.decompose, backend), _unchanged, state
+        )
 
     def shape(self, state: FMNESState, backend: Backend = NUMPY) -> Shape:
         xp = backend.xp
@@ -231,9 +228,6 @@ class FMNES:
         B = state.sigma * state.F.dot(state.A)
         return B.dot(B.T)
 
-    def _estimates_ridge(self, d: int) -> bool:
-        return self.rank_one == "on-ridge" and self.refresh != 1 and d > EXACT_RIDGE_UP_TO
-
     def _meet_first_failure(self, state: FMNESState, xp: Any) -> FMNESState:
         """Lines 9 and 10. Without the reset (Method B) only h_unconst changes."""
         state = state._replace(unconstrained=xp.zeros_like(state.unconstrained))
@@ -244,33 +238,36 @@ class FMNES:
 
     def _new_shape(
         self, state: FMNESState, p_c: Array, factor: Factor, row_scale: Array, c_1: float, backend: Backend
-    ) -> tuple[Array, Array | None, Array | None]:
-        """A, A⁻¹ and the ridge block: lines 30 and 32–35."""
-        A, A_inverse, block = state.A, state.A_inverse, state.ridge_block
+    ) -> tuple[Array, Array | None]:
+        """A and A⁻¹: lines 30 and 32–35."""
+        A, A_inverse = state.A, state.A_inverse
         if A_inverse is None:  # rank_one == "never"
-            return times(A, factor, row_scale), None, None
+            return times(A, factor, row_scale), None
 
         def lengthened() -> tuple[Array, Array]:
             v = A_inverse.dot(p_c)  # B⁻¹ p_c, with the B from before this generation's update
             longer, scale = with_rank_one(factor, v, p_c, A_inverse, c_1, backend.xp)
             return times(A, longer, scale * row_scale), inverse_times(A_inverse, longer, scale * row_scale)
 
+        def on_ridges() -> tuple[Array, Array]:
+            # Line 32 tests the shape that line 30 makes; of that one a few rows are enough.
+            whole = self.refresh == 1 or len(A) <= SMALL
+            if whole:
+                tested = times(A, factor, row_scale)
+            else:
+                first = slice(0, LEADING)
+                tested = times(A[first], factor._replace(gain=factor.gain[first]), row_scale[first])
+
+            def plain() -> tuple[Array, Array]:
+                new = tested if whole else times(A, factor, row_scale)
+                return new, inverse_times(A_inverse, factor, row_scale)
+
+            ratio = axis_ratio(tested, backend)
+            return backend.cond(ratio > self.ridge_threshold, lengthened, plain)  # type: ignore[no-any-return]
+
         if self.rank_one == "always":
-            return *lengthened(), None
-
-        def on_ridges() -> tuple[Array, Array, Array | None]:
-            plain = times(A, factor, row_scale)  # line 32 tests the shape that line 30 has made
-            ratio, next_block = axis_ratio(plain, block, backend)
-            new = backend.cond(
-                ratio > self.ridge_threshold,
-                lengthened,
-                lambda: (plain, inverse_times(A_inverse, factor, row_scale)),
-            )
-            return *new, next_block
-
-        return backend.cond(  # type: ignore[no-any-return]
-            state.unconstrained, lambda: (*lengthened(), block), on_ridges
-        )
+            return lengthened()
+        return backend.cond(state.unconstrained, lengthened, on_ridges)  # type: ignore[no-any-return]
 
 
 FMNES.__init__ = names_options(FMNES.__init__)  # type: ignore[method-assign]
@@ -295,21 +292,16 @@ def _first_shape(state: FMNESState, xp: Any) -> FMNESState:
         A=A,
         # A⁽⁰⁾ = D Vᵀ, so its inverse V D⁻¹ is its transpose over the squared row lengths.
         A_inverse=None if state.A_inverse is None else A.T / xp.vecdot(A, A),
-        ridge_block=None if state.ridge_block is None else start_block(d, A.dtype, xp),
     )
 
 
-def _refresh(state: FMNESState, backend: Backend) -> FMNESState:
-    """Turn F's columns into the eigenvectors of B Bᵀ again (line 21). B itself, and so the points, stay."""
-    xp = backend.xp
-    d = len(state.mean)
-    # From B itself, not from B Bᵀ, which would lose half of the digits; and not F ← F U, which would drift.
-    F, axes, Vt = backend.svd(state.F.dot(state.A))
-    axes = xp.maximum(axes, axes[0] * (d * xp.finfo(axes.dtype).eps))
-    return state._replace(
-        F=F,
-        A=axes[:, None] * Vt,
-        A_inverse=None if state.A_inverse is None else Vt.T / axes,
-        p_c=F.T.dot(state.F.dot(state.p_c)),
-        ridge_block=None if state.ridge_block is None else leading_block(d, axes.dtype, xp),
+def _refresh(state: FMNESState, every: int, decompose: int, backend: Backend) -> FMNESState:
+    """Turn F's columns into the eigenvectors of B Bᵀ again (line 21)."""
+    axes = Axes(state.F, state.A, state.A_inverse, state.p_c)
+    always = every == 1 or decompose == 1
+    F, A, A_inverse, p_c = backend.cond(
+        always or state.generation % (decompose * every) == 0,
+        lambda: decomposed(axes, backend),
+        lambda: turned(axes, backend),
     )
+    return state._replace(F=F, A=A, A_inverse=A_inverse, p_c=p_c)

@@ -16,6 +16,9 @@ from fmnes.steps.paths import expected_norm
 from fmnes.steps.phases import MOVEMENT, Rates, learning_rates
 from fmnes.steps.weights import RankWeights, distance_alphas, rank_weights
 
+#: Up to this dimension a decomposition costs no more than what would replace it.
+SMALL = 24
+
 
 class Constants(NamedTuple):
     """All that depends on d and λ alone."""
@@ -28,6 +31,8 @@ class Constants(NamedTuple):
     c_c: float
     c_1: float
     refresh: int
+    decompose: int
+    """One in so many refreshes is a decomposition."""
 
 
 @cache
@@ -45,7 +50,10 @@ def constants(d: int, population_size: int, path_rate: str, alpha: str) -> Const
         c_sigma=c_sigma if path_rate == "printed" else c_sigma / math.sqrt(d),
         c_c=(4 + mu / d) / (d + 4 + 2 * mu / d),
         c_1=2 / ((d + 1.3) ** 2 + mu),
-        # 1/η_B generations are what the shape takes to become another one; in a fifth of that its axes hardly
-        # turn. In low dimension that is long, and a refresh cheap, so it is never more than d.
+        # 1/η_B generations are what the shape takes to become another one; in a fifth of that its axes turn
+        # but a little. In low dimension that is long, and a refresh cheap, so it is never more than d.
         refresh=max(1, min(d, round(1 / (5 * rates.shape[MOVEMENT, -1])))),
+        # 4 at d = 40, 2 at d = 100, 1 from 107 on: in higher dimension there are more axes of about the same
+        # length, which a turn leaves alone, and being late with them costs evaluations.
+        decompose=1 if d <= SMALL else max(1, round(160 / d)),
     )
