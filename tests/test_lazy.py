@@ -11,7 +11,7 @@ from benchmarks.same_search import Case, evaluations, summary
 from fmnes import FMNES, Optimizer, problems
 from fmnes.backends import NUMPY
 from fmnes.steps.axes import Axes, decomposed, turned
-from fmnes.steps.ridge import LEADING, axis_ratio
+from fmnes.steps.ridge import LEADING, _surely_on_ridge, on_ridge
 from fmnes.steps.shape import times
 from fmnes.strategies import fm_nes
 
@@ -29,16 +29,52 @@ def random_rotation(d: int, rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("d", [2, 3, 10, 24])
-def test_the_ratio_of_all_rows_is_exact(d: int) -> None:
-    A = np.random.default_rng(d).standard_normal((d, d))
-    assert axis_ratio(A, NUMPY) == pytest.approx(exact(A), rel=1e-10)
+def test_all_rows_give_the_exact_answer(d: int) -> None:
+    rng = np.random.default_rng(d)
+    for _ in range(50):
+        A = rng.standard_normal((d, d))
+        ratio = exact(A)
+        assert on_ridge(A, ratio - 1e-9, NUMPY)
+        assert not on_ridge(A, ratio + 1e-9, NUMPY)
 
 
 @pytest.mark.parametrize("d", [25, 40, 200])
-def test_a_few_rows_give_the_ratio_after_a_refresh(d: int) -> None:
+def test_a_few_rows_give_it_after_a_refresh(d: int) -> None:
     rng = np.random.default_rng(d)
     A = np.sort(rng.uniform(0.5, 3.0, d))[::-1, None] * random_rotation(d, rng)
-    assert axis_ratio(A[:LEADING], NUMPY) == pytest.approx(exact(A), rel=1e-12)
+    ratio = exact(A)
+    assert on_ridge(A[:LEADING], ratio - 1e-9, NUMPY)
+    assert not on_ridge(A[:LEADING], ratio + 1e-9, NUMPY)
+
+
+@pytest.mark.parametrize("threshold", [1.05, 1.2, 1.5, 3.0, 50.0])
+def test_a_quick_answer_is_never_wrong(threshold: float) -> None:
+    """Clusters of axes, ratios near the threshold and far from it, the longest row anywhere."""
+    rng = np.random.default_rng(1)
+    decided = 0
+    for _ in range(3000):
+        k = int(rng.integers(2, 25))
+        ratio = 1 + (threshold - 1) * np.exp(rng.normal(0, rng.choice([0.003, 0.1, 2.0])))
+        rest = np.where(rng.random(k - 1) < rng.random(), 1.0, rng.random(k - 1))
+        lengths = np.r_[ratio * rest.max(), rest]
+        rows = random_rotation(k, rng) * lengths @ random_rotation(k, rng)
+        if rng.random() < 0.5:
+            rows = (lengths[:, None] * random_rotation(k, rng))[rng.permutation(k)]
+        with np.errstate(all="ignore"):
+            surely = _surely_on_ridge(rows @ rows.T, threshold)
+        if surely is not None:
+            decided += 1
+            assert surely == (ratio > threshold)
+    assert decided > 1000
+
+
+def test_nonsense_is_not_decided_quickly() -> None:
+    with np.errstate(all="ignore"):
+        for gram in (np.zeros((4, 4)), np.full((4, 4), np.nan), np.diag([1e-300, 1.0, 1e300, 1.0])):
+            assert _surely_on_ridge(gram, 1.2) is None
+        assert _surely_on_ridge(np.diag([4.0, 1.0]), 1.001) is None  # no power is large enough
+        assert _surely_on_ridge(np.eye(200), 1.2) is None
+        assert not on_ridge(np.full((4, 4), np.nan), 1.2, NUMPY)
 
 
 @pytest.mark.parametrize(("name", "size"), [("ic-cigar", 40), ("ic-ellipsoid", 40), ("ic-sphere", 16)])
@@ -50,18 +86,18 @@ def test_the_ridge_test_decides_as_the_exact_one(
     right: list[bool] = []
     new_shape = FMNES._new_shape
 
-    def estimating(rows: Any, backend: Any) -> Any:
+    def estimating(rows: Any, threshold: float, backend: Any) -> Any:
         assert len(rows) == LEADING
-        ratio = axis_ratio(rows, backend)
-        estimated.append(ratio > 1.2)
-        return ratio
+        answer = on_ridge(rows, threshold, backend)
+        estimated.append(bool(answer))
+        return answer
 
     def watched(self: Any, state: Any, p_c: Any, factor: Any, row_scale: Any, c_1: Any, backend: Any) -> Any:
         if not state.unconstrained:
             right.append(exact(times(state.A, factor, row_scale)) > 1.2)
         return new_shape(self, state, p_c, factor, row_scale, c_1, backend)
 
-    monkeypatch.setattr(fm_nes, "axis_ratio", estimating)
+    monkeypatch.setattr(fm_nes, "on_ridge", estimating)
     monkeypatch.setattr(FMNES, "_new_shape", watched)
     problem = problems.get(name, d=40)
     opt = Optimizer(problem.x0, problem.sigma0, population_size=size, rng=1, max_evaluations=1000 * size)

@@ -186,11 +186,9 @@ class Optimizer:
 
     def _redraw(self, current: Generation, slots: NDArray[np.intp]) -> None:
         """The paper's resampling: each failed slot gets a new draw, in slot order."""
-        current.x = current.x.copy()  # the points that `ask` returned stay as they were
         while slots.size:
-            current.z[slots] = self._rng.standard_normal((len(slots), current.z.shape[1]))
-            current.x[slots] = self._points(current.z[slots])
-            current.redraws[slots] += 1
+            z = self._rng.standard_normal((len(slots), current.z.shape[1]))
+            current.redraw(slots, z, self._points(z))
             inside = self._inside(current.x[slots])
             current.reopen(slots if inside is None else slots[inside])
             slots = slots[:0] if inside is None else slots[~inside]

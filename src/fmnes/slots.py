@@ -45,8 +45,8 @@ class Generation:
         """Points that are not `inside` the bounds are failed from the start, at no cost. None: all are."""
         common = _common(len(x))
         if inside is not None:
-            return cls(z, x, common.nans.copy(), inside, common.zeros.copy())
-        return cls(z, x, common.nans.copy(), common.true.copy(), common.zeros.copy(), n_open=len(x))
+            return cls(z, x, common.nans, inside, common.zeros)
+        return cls(z, x, common.nans, common.all, common.zeros, n_open=len(x))
 
     @property
     def complete(self) -> bool:
@@ -63,34 +63,46 @@ class Generation:
     def fill(self, slots: NDArray[np.intp], values: Floats) -> None:
         """`slots` are open ones, each named once."""
         if len(slots) == len(self.f):
-            self.f = values
-            self.open.fill(False)
+            self.f, self.open = values, _common(len(values)).none
         else:
-            self.f[slots] = values
-            self.open[slots] = False
+            self.f, self.open = _with(self.f, slots, values), _with(self.open, slots, False)
         self.evaluated += len(slots)
         self.n_open -= len(slots)
 
     def reopen(self, slots: NDArray[np.intp]) -> None:
         """`slots` are filled ones, which need a value again."""
-        self.open[slots] = True
+        self.open = _with(self.open, slots, True)
         self.n_open += len(slots)
+
+    def redraw(self, slots: NDArray[np.intp], z: Floats, x: Floats) -> None:
+        """New draws and points for these slots; those that were handed out stay as they were."""
+        self.z, self.x = _with(self.z, slots, z), _with(self.x, slots, x)
+        self.redraws = _with(self.redraws, slots, self.redraws[slots] + 1)
 
 
 class _Common(NamedTuple):
-    """Arrays that every generation of one size begins with: copying is faster than making them."""
+    """Arrays that every generation of one size begins with; read-only, because they are shared."""
 
     nans: Floats
     zeros: NDArray[np.int64]
-    true: NDArray[np.bool_]
+    all: NDArray[np.bool_]
+    none: NDArray[np.bool_]
     slots: NDArray[np.intp]
 
 
 @lru_cache(maxsize=16)
 def _common(lam: int) -> _Common:
-    slots = np.arange(lam)
-    slots.flags.writeable = False  # handed out as it is
-    return _Common(np.full(lam, np.nan), np.zeros(lam, np.int64), np.ones(lam, np.bool_), slots)
+    bools = (np.ones(lam, np.bool_), np.zeros(lam, np.bool_))
+    common = _Common(np.full(lam, np.nan), np.zeros(lam, np.int64), *bools, np.arange(lam))
+    for array in common:
+        array.flags.writeable = False
+    return common
+
+
+def _with(array: NDArray[Any], slots: NDArray[np.intp], values: Any) -> NDArray[Any]:
+    new = array.copy()
+    new[slots] = values
+    return new
 
 
 def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:

@@ -32,6 +32,8 @@ class Backend:
     """The same for branches so cheap that a GPU computes both sooner than it decides."""
     repeat: Callable[..., Any]
     """repeat(first, last, body, carry): carry = body(i, carry) for i = first, first - 1, …, last."""
+    larger: Callable[[Array, Any], Array]
+    """The larger of two numbers; NaN if the first one is."""
     search: Callable[[Any, Array], Array]
     """search(table, value): how many entries of the ascending, short table are at most value."""
     ranks: Callable[..., Array]
@@ -68,6 +70,10 @@ def _numpy_repeat(first: int, last: int, body: Callable[[int, Any], Any], carry:
     for i in range(int(first), last - 1, -1):
         carry = body(i, carry)
     return carry
+
+
+def _numpy_larger(a: Any, b: Any) -> Any:
+    return type(a)(b) if a < b else a  # of two numbers Python finds it sooner than NumPy
 
 
 def _numpy_ranks(*keys: Array) -> Array:
@@ -110,6 +116,7 @@ NUMPY = Backend(
     cond=_numpy_cond,
     choose=_numpy_cond,
     repeat=_numpy_repeat,
+    larger=_numpy_larger,
     search=bisect.bisect_right,
     ranks=_numpy_ranks,
     sums_over_rows=lambda *arrays: tuple(array.sum(axis=0) for array in arrays),

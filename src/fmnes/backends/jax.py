@@ -38,6 +38,7 @@ def _make(axis: str | None, decompositions: str) -> Backend:
         cond=_cond if axis is None else _lockstep_cond(axis),
         choose=_choose,
         repeat=_repeat,
+        larger=jnp.maximum,
         search=_search,
         ranks=_ranks,
         sums_over_rows=_sums_over_rows,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fmnes.backends import Array, Backend
 
 #: Second moment changes below this are rounding noise: with no feasible point the rate is 0 and τ should be.
 TAU_NOISE = 1e-9
 
 
-def expansion_rate(gamma: Array, tau: Array, d: int, population_size: int, xp: Any) -> Array:
+def expansion_rate(gamma: Array, tau: Array, d: int, population_size: int, backend: Backend) -> Array:
     """γ ← max((1 − c_γ) γ + c_γ √(1 + d_γ max τ), 1). tau: relative growth of each axis (d,), d > 1."""
     c_gamma = 1 / (3 * (d - 1))
     d_gamma = min(1.0, d / population_size)
-    return xp.maximum((1 - c_gamma) * gamma + c_gamma * xp.sqrt(1 + d_gamma * tau.max()), 1.0)
+    grown = backend.xp.sqrt(1 + d_gamma * tau.max())
+    return backend.larger((1 - c_gamma) * gamma + c_gamma * grown, 1.0)
 
 
 def axis_factors(gamma: Array, tau: Array, moving: Array, backend: Backend) -> tuple[Array, Array]:

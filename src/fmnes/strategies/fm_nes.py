@@ -35,7 +35,7 @@ from fmnes.steps.mirrored import mirrored_points, pair_differences, pair_sums
 from fmnes.steps.paths import expected_norm, follow
 from fmnes.steps.phases import MOVEMENT, phase_name, phase_of
 from fmnes.steps.ranking import ranks_by_value_then_distance
-from fmnes.steps.ridge import LEADING, axis_ratio
+from fmnes.steps.ridge import LEADING, on_ridge
 from fmnes.steps.shape import Factor, axis_growth, inverse_times, times, with_rank_one
 from fmnes.steps.weights import distance_weights
 from fmnes.strategies.base import Shape
@@ -195,7 +195,7 @@ class FMNES:
             inverse_gain = change.inverse_core.dot(change.basis.dot(state.A_inverse))
         factor = Factor(change.basis, y.dot(change.core), inverse_gain)
         tau = axis_growth(state.A, y, factor.gain, change.gram, log_trace, xp)  # lines 21–24
-        gamma = expansion_rate(state.gamma, tau, d, 2 * n, xp)  # lines 25, 26
+        gamma = expansion_rate(state.gamma, tau, d, 2 * n, backend)  # lines 25, 26
         Q, log_det_Q = axis_factors(gamma, tau, moving, backend)  # lines 27–31
         row_scale = Q * xp.exp(log_trace - log_det_Q)
         A, A_inverse = self._new_shape(state, p_c, factor, row_scale, k.c_1, backend)
@@ -262,8 +262,8 @@ class FMNES:
                 new = tested if whole else times(A, factor, row_scale)
                 return new, inverse_times(A_inverse, factor, row_scale)
 
-            ratio = axis_ratio(tested, backend)
-            return backend.cond(ratio > self.ridge_threshold, lengthened, plain)  # type: ignore[no-any-return]
+            ridge = on_ridge(tested, self.ridge_threshold, backend)
+            return backend.cond(ridge, lengthened, plain)  # type: ignore[no-any-return]
 
         if self.rank_one == "always":
             return lengthened()
