@@ -18,6 +18,7 @@ import pytest
 
 from fmnes import CMAES, DXNESIC, FMNES, XNES, ArgumentError, Optimizer, Resampling, StopReason
 from fmnes.steps.weights import distance_weights, rank_weights
+from fmnes.strategies.base import stays_finite
 
 FM_NES: dict[str, Any] = {
     "fm-nes": FMNES(),
@@ -351,6 +352,21 @@ def frozen(array: Any) -> np.ndarray:
 
 def frozen_state(state: Any) -> Any:
     return type(state)(*(None if leaf is None else frozen(leaf)[()] for leaf in state))
+
+
+@table(STRATEGIES)
+def test_one_bad_entry_anywhere_in_a_state_is_seen(strategy: Any, d: int, lam: int) -> None:
+    state, following = drive(strategy, d, lam, valley, generations=3)[-2:]
+    assert stays_finite(following, state) and stays_finite(following, following)
+    for name, leaf in following._asdict().items():
+        if leaf is None or np.asarray(leaf).dtype.kind != "f":
+            continue
+        for bad in (np.nan, np.inf, -np.inf, 1e200):
+            spoilt = np.array(leaf)
+            spoilt[(-1,) * spoilt.ndim] = bad
+            with np.errstate(all="ignore"):
+                found = stays_finite(following._replace(**{name: spoilt[()]}), state)
+            assert found == math.isfinite(bad), name
 
 
 @table(STRATEGIES)

@@ -24,4 +24,4 @@ def axis_factors(gamma: Array, tau: Array, moving: Array, backend: Backend) -> t
         growing = tau > TAU_NOISE
         return xp.where(growing, gamma, 1.0), xp.log(gamma) * xp.count_nonzero(growing) / len(tau)
 
-    return backend.choose(moving, expanding, lambda: (xp.ones_like(tau), 0 * gamma))  # type: ignore[no-any-return]
+    return backend.choose(moving, expanding, lambda: (xp.ones(len(tau), tau.dtype), 0 * gamma))  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ MOST_ROWS = 100
 def on_ridge(rows: Array, threshold: Array, backend: Backend) -> Array:
     """σ₁/σ₂ > threshold for these rows of A (k, d), and so for A, if the others are orthogonal to them."""
     gram = rows.dot(rows.T)  # squares, but the two largest eigenvalues lose no digits
-    if backend is NUMPY and gram.dtype == float:
+    if backend is NUMPY and gram.itemsize == 8:  # float64, whose rounding it counts on
         surely = _surely_on_ridge(gram, threshold)
         if surely is not None:
             return surely

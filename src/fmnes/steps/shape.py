@@ -49,10 +49,9 @@ def with_rank_one(
     basis_v = basis.dot(v)
     column = rank_one_factor(0.5 * c_1, v2, xp) * (Av + gain.dot(basis_v))
     row = rank_one_factor(-0.5 * c_1, v2, xp) * (v.dot(A_inverse) + basis_v.dot(inverse_gain))
+    rows = xp.concatenate((basis, v[None, :], inverse_gain, row[None, :]))  # two matrices in one call
     longer = Factor(
-        xp.concatenate((basis, v[None, :])),
-        xp.concatenate((gain, column[:, None]), axis=1),
-        xp.concatenate((inverse_gain, row[None, :])),
+        rows[: len(basis) + 1], xp.concatenate((gain, column[:, None]), axis=1), rows[len(basis) + 1 :]
     )
     return longer, xp.exp(-0.5 * c_1 * v2 / len(v))
 

@@ -55,13 +55,27 @@ class Strategy(Protocol):
 
 def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     """True if no array of a state holds NaN or infinity. What is unchanged since `before` is not read."""
-    # A sum of squares is finite only if each term is, and it is the fastest pass over an array. It overflows
-    # for entries beyond 1e154; only then each entry is looked at.
-    total = 0.0
+    # An inner product is finite only if each product is, and so both arrays are (inf · 0 is NaN): neighbours
+    # of one size are looked at together, any other by itself. It overflows beyond 1e154; only then each entry
+    # is looked at.
+    total, alone = 0.0, None
     for leaf, old in zip(state, before, strict=True):
-        if leaf is not old:
-            flat = leaf.ravel() if leaf.ndim > 1 else leaf
-            total += flat.dot(flat) if leaf.ndim else leaf
+        if leaf is old:
+            continue
+        if not leaf.ndim:
+            total += float(leaf)
+        elif alone is None or alone.size != leaf.size:
+            total += 0.0 if alone is None else _inner(alone, alone)
+            alone = leaf
+        else:
+            total += _inner(alone, leaf)
+            alone = None
+    if alone is not None:
+        total += _inner(alone, alone)
     if math.isfinite(total):
         return True
     return all(np.isfinite(leaf).all() for leaf in state if leaf is not None)
+
+
+def _inner(a: Array, b: Array) -> float:
+    return float(a.ravel().dot(b.ravel()))
