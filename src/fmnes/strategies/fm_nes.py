@@ -136,7 +136,7 @@ class FMNES:
             p_sigma=xp.zeros_like(x0),
             p_c=xp.zeros_like(x0),
             gamma=xp.ones_like(sigma0),
-            unconstrained=xp.asarray(True),
+            unconstrained=xp.asarray(True)[()],  # a number, not an array, with NumPy
             F0=F0,
             A0=A0,
         )
@@ -230,7 +230,7 @@ class FMNES:
 
     def _meet_first_failure(self, state: FMNESState, xp: Any) -> FMNESState:
         """Lines 9 and 10. Without the reset (Method B) only h_unconst changes."""
-        state = state._replace(unconstrained=xp.zeros_like(state.unconstrained))
+        state = state._replace(unconstrained=state.unconstrained & False)
         if not self.reset:
             return state
         zero = xp.zeros_like(state.mean)
