@@ -73,6 +73,7 @@ def test_nonsense_is_not_decided_quickly() -> None:
         for gram in (np.zeros((4, 4)), np.full((4, 4), np.nan), np.diag([1e-300, 1.0, 1e300, 1.0])):
             assert _surely_on_ridge(gram, 1.2) is None
         assert _surely_on_ridge(np.diag([4.0, 1.0]), 1.001) is None  # no power is large enough
+        assert _surely_on_ridge(np.diag([1e9, 1.0]), 1e5) is None  # nor small enough
         assert _surely_on_ridge(np.eye(200), 1.2) is None
         assert not on_ridge(np.full((4, 4), np.nan), 1.2, NUMPY)
 

@@ -39,7 +39,8 @@ def _surely_on_ridge(gram: Array, threshold: float) -> bool | None:
     """
     squarings = _squarings(threshold)
     asked = threshold ** -(4 << squarings)
-    if len(gram) > MOST_ROWS or asked > 0.01:  # powers that may overflow; an s that is no small number
+    # Not for powers that may overflow, nor for an s that is no small number, or one that rounding hides.
+    if len(gram) > MOST_ROWS or not 1e-13 < asked < 0.01:
         return None
     power = gram / gram[0, 0]
     for _ in range(squarings):
