@@ -37,6 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import fmnes
+from fmnes.benchmark.speed import default_population_size
 from fmnes.integrations import jax as fj
 from fmnes.integrations.jax_draws import normal
 
@@ -291,8 +292,7 @@ def batches(table: Table, toy: bool) -> None:
 
 
 def generation_of_a_batch(problem: Any, runs: int, generations: int) -> float:
-    lam = 4 + int(3 * math.log(problem.d))
-    lam += lam % 2
+    lam = default_population_size(problem.d)
     options: dict[str, Any] = {"population_size": lam, "xtol": None, "ftol": None, "batch": runs}
 
     def run(n: int) -> Any:
@@ -323,8 +323,7 @@ def on_a_cpu(table: Table, toy: bool) -> None:
 
 
 def compare_on_cpu(table: Table, case: str, problem: Any, generations: int) -> None:
-    lam = 4 + int(3 * math.log(problem.d))
-    lam += lam % 2
+    lam = default_population_size(problem.d)
     options: dict[str, Any] = {
         "population_size": lam, "max_evaluations": generations * lam, "xtol": None, "ftol": None,
     }  # fmt: skip

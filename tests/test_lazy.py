@@ -47,6 +47,16 @@ def test_a_few_rows_give_it_after_a_refresh(d: int) -> None:
     assert not on_ridge(A[:LEADING], ratio + 1e-9, NUMPY)
 
 
+def test_an_axis_that_lies_between_rows_is_found() -> None:
+    """Five rows of one length that have come a little closer make an axis longer than any of them."""
+    lengths = np.sqrt(np.r_[1.3**2, np.full(5, 0.92), np.full(34, 0.5)])
+    common = np.r_[0.0, np.full(5, np.sqrt(0.08)), np.zeros(34)]
+    A = np.c_[np.diag(lengths), common]
+    assert exact(A) == pytest.approx(1.3 / np.sqrt(0.92 + 5 * 0.08), rel=1e-12)
+    assert exact(A[:2]) == pytest.approx(1.3)
+    assert not on_ridge(A[:LEADING], 1.2, NUMPY)
+
+
 @pytest.mark.parametrize("threshold", [1.05, 1.2, 1.5, 3.0, 50.0])
 def test_a_quick_answer_is_never_wrong(threshold: float) -> None:
     """Clusters of axes, ratios near the threshold and far from it, the longest row anywhere."""

@@ -84,3 +84,13 @@ def test_a_batch_of_keys() -> None:
     together = jax.vmap(lambda key: normal(key, (4, 100), jnp.float32))(keys)
     for key, z in zip(keys, together, strict=True):
         np.testing.assert_array_equal(normal(key, (4, 100), jnp.float32), z)
+
+
+@pytest.mark.parametrize("word", [0, 1])
+def test_each_word_of_a_key_matters(word: int) -> None:
+    words = np.array([5, 9], np.uint32)
+    one = jax.random.wrap_key_data(jnp.asarray(words))
+    words[word] += 1
+    other = jax.random.wrap_key_data(jnp.asarray(words))
+    a, b = (np.asarray(normal(key, (4, 10_000), jnp.float32), float).ravel() for key in (one, other))
+    assert abs(np.corrcoef(a, b)[0, 1]) < 4.5 / np.sqrt(len(a))

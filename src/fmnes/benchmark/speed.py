@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fmnes.arguments import check_population_size
 from fmnes.benchmark.contestants import Contestant, Points
 from fmnes.strategies.fm_nes_constants import constants
 
@@ -29,8 +30,7 @@ class Timing(NamedTuple):
 
 
 def default_population_size(d: int) -> int:
-    size = 4 + int(3 * math.log(d))
-    return size + size % 2
+    return check_population_size(None, d, mirrored=True)
 
 
 def one_round(

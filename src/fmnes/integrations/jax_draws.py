@@ -1,10 +1,10 @@
 """Standard normal draws for compiled runs in float32: fewer operations, and one trip to memory.
 
-In high dimension the draws are a third of a generation. `jax.random.normal` runs Threefry-2x32 with 20 rounds
-for each number and keeps one of its two words. Here Philox-2x32 with 10 rounds gives two words for less than
-half the operations, and they become two normal numbers by the Box–Muller method, which takes fewer operations
-than the inverse error function. The two leave together, as one word of 64 bits: as two arrays they would have
-to be joined, which is to read and write all draws once more.
+In high dimension the draws are a large part of a generation. `jax.random.normal` runs Threefry-2x32 with 20
+rounds for each number and keeps one of its two words. Here Philox-2x32 with 10 rounds gives two words for
+less than half the operations, and they become two normal numbers by the Box–Muller method, which takes fewer
+operations than the inverse error function. The two leave together, as one word of 64 bits: as two arrays they
+would have to be joined, which is to read and write all draws once more.
 
 J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11, describes Philox and Threefry; with
 these numbers of rounds both pass all tests of BigCrush.

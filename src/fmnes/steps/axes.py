@@ -2,7 +2,7 @@
 
 Then the rows of A are orthogonal. Generation by generation they lose that, a little. Setting it right anew
 takes a singular value decomposition, `decomposed`. But rows that are orthogonal but for a little need only to
-be turned a little, `turned`, which takes a third of the time; and what that leaves, the next one finds.
+be turned a little, `turned`, for which one linear system is solved; and what that leaves, the next one finds.
 
 B itself stays as it is, and so do the points.
 """

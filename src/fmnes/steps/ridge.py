@@ -31,7 +31,7 @@ def on_ridge(rows: Array, threshold: Array, backend: Backend) -> Array:
 
 
 def _surely_on_ridge(gram: Array, threshold: float) -> bool | None:
-    """The answer from a few products, which take NumPy a third of a decomposition; None if too close to call.
+    """The answer from a few products, sooner than by a decomposition; None if too close to call.
 
     With x_i = (σ_i/σ₁)^p, p a large power of two, and s = Σx_i over i > 1, traces of powers of the Gram
     matrix give 2 s ≈ 1 − Σσ_i^{2p}/(Σσ_i^p)². If even s is below the x₂ that is asked for, so is x₂; if s is

@@ -170,7 +170,7 @@ class CRFMNES:
         ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)
 
         # The second time: the path, hence the phase, hence the weights. |p_σ| would also follow from the
-        # products of the draws with each other, but those cost three times as much as reading z once more.
+        # products of the draws with each other, but those cost more than reading z once more.
         by_rank = k.weights.centred[ranks]
         S_rank = pair_differences(by_rank)
 
