@@ -160,7 +160,7 @@ SETTINGS: dict[str, tuple[Any, dict[str, Any], str, str, str]] = {
     "refresh zero": (FMNES, {"refresh": 0}, "refresh", "0", "at least 1"),
     "refresh float": (FMNES, {"refresh": 2.5}, "refresh", "2.5", "a whole number"),
     "refresh bool": (CMAES, {"refresh": True}, "refresh", "True", "a whole number"),
-    "ridge below 1": (FMNES, {"ridge_threshold": 1.0}, "ridge_threshold", "1.0", "above 1"),
+    "ridge below 1": (FMNES, {"ridge_threshold": 1.0}, "ridge_threshold", "1.0", "above 1$"),
     "ridge text": (FMNES, {"ridge_threshold": "1.2"}, "ridge_threshold", "'1.2'", "a number"),
     "ridge None": (FMNES, {"ridge_threshold": None}, "ridge_threshold", "None", "a number"),
     "ridge list": (FMNES, {"ridge_threshold": [1.2]}, "ridge_threshold", r"\[1.2\]", "a number"),

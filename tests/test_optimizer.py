@@ -235,9 +235,9 @@ def test_every_failed_value_counts_as_failed(failed: Any) -> None:
 # -- errors leave everything as it was --------------------------------------------------------------------
 
 BAD_VALUES: dict[str, tuple[Any, str]] = {
-    "too few": ([1.0] * 5, r"tell: found .*5.* values, wanted 6"),
-    "too many": ([1.0] * 7, r"tell: found .*7.* values, wanted 6"),
-    "none": ([], r"tell: found .*0.* values, wanted 6"),
+    "too few": ([1.0] * 5, r"tell: found 5 values, wanted 6"),
+    "too many": ([1.0] * 7, r"tell: found 7 values, wanted 6"),
+    "none": ([], r"tell: found 0 values, wanted 6"),
     "a number": (1.0, r"wanted 6"),
     "nothing": (None, r"tell: found None, wanted a sequence of 6 values"),
     "a string": ("abcdef", r"tell: found str, wanted a sequence of 6 values"),
@@ -246,8 +246,8 @@ BAD_VALUES: dict[str, tuple[Any, str]] = {
     "a string among numbers": ([1.0, 2.0, 3.0, "4", 5.0, 6.0], r"tell: value 0|tell: value 3: .*str"),
     "complex": ([1.0, 2.0, 3j, 4.0, 5.0, 6.0], r"tell: value \d: .*complex"),
     "an object": ([1.0, 2.0, object(), 4.0, 5.0, 6.0], r"tell: value 2: .*object"),
-    "nested": ([[1.0, 2.0]] * 6, r"tell: found \(6, 2\) values, wanted 6"),
-    "a row": (np.ones((1, 6)), r"tell: found \(1, 6\) values, wanted 6"),
+    "nested": ([[1.0, 2.0]] * 6, r"tell: found an array of shape \(6, 2\), wanted 6"),
+    "a row": (np.ones((1, 6)), r"tell: found an array of shape \(1, 6\), wanted 6"),
     "uneven": ([[1.0], [1.0, 2.0], 1.0, 1.0, 1.0, 1.0], r"tell: value 1: .*list"),
     "dates": (np.zeros(6, dtype="datetime64[s]"), r"tell: value 0: .*datetime64"),
 }

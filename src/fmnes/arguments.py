@@ -148,14 +148,16 @@ def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
     return np.random.default_rng(int(rng)), int(rng)
 
 
-def check_number(argument: str, found: Any, *, above: float = -math.inf, whole: bool = False) -> Any:
-    """A finite number above `above`, or None."""
-    if found is None:
+def check_number(
+    argument: str, found: Any, *, above: float = -math.inf, whole: bool = False, optional: bool = True
+) -> Any:
+    """A finite number above `above`, or None where that is allowed."""
+    if found is None and optional:
         return None
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
     wanted = ("a whole number" if whole else "a number") + (f" above {above:g}" if above > -math.inf else "")
     if isinstance(found, bool) or not isinstance(found, kinds) or not above < found < math.inf:
-        raise ArgumentError(f"{argument}: found {found!r}, wanted {wanted} or None")
+        raise ArgumentError(f"{argument}: found {found!r}, wanted {wanted}{' or None' if optional else ''}")
     return int(found) if whole else float(found)
 
 

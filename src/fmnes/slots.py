@@ -117,14 +117,15 @@ def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
         array = np.asarray(None)
     if array.dtype.kind in "fiub":
         if array.size != n or array.ndim not in (1, 2) or len(array) != n:
-            raise _wrong_count(array.shape, n)
+            found = f"{array.size} values" if array.ndim == 1 else f"an array of shape {array.shape}"
+            raise _wrong_count(found, n)
         return array.reshape(n).astype(np.float64), None
     try:
         items = list(values)
     except TypeError:
         raise ArgumentError(f"tell: found {values!r}, wanted a sequence of {n} values") from None
     if len(items) != n:
-        raise _wrong_count(len(items), n)
+        raise _wrong_count(f"{len(items)} values", n)
     outcomes = [_outcome(i, item) for i, item in enumerate(items)]
     told = np.array([o.value if o.status == "value" else np.nan for o in outcomes])
     return told, np.array([o.status == "lost" for o in outcomes])
@@ -137,7 +138,7 @@ def _outcome(i: int, item: Any) -> Outcome:
         raise ArgumentError(f"tell: value {i}: {error}") from None
 
 
-def _wrong_count(found: Any, n: int) -> ArgumentError:
+def _wrong_count(found: str, n: int) -> ArgumentError:
     return ArgumentError(
-        f"tell: found {found} values, wanted {n}, one for each point that ask returned, in order"
+        f"tell: found {found}, wanted {n} values, one for each point that ask returned, in order"
     )

@@ -1,4 +1,4 @@
-"""What NumPy and JAX do differently gives the same answers."""
+"""What NumPy and JAX do differently gives the same answers, and compiled runs see a state that went wrong."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fmnes import StopReason
 from fmnes.backends import NUMPY, jax_backend
 from fmnes.backends.jax import COMPARE_ALL
+from fmnes.integrations.jax_stopping import REASONS, RUNNING, Limits, Progress, stop_code
+from fmnes.strategies import Shape
 
 
 @pytest.mark.parametrize("n", [1, 2, 33, COMPARE_ALL, COMPARE_ALL + 1])
@@ -37,3 +40,14 @@ def test_decompositions_suit_the_device_in_use() -> None:
     with jax.default_device(jax.devices("cpu")[0]):
         assert jax_backend() is jax_backend(None, "library")
     assert jax_backend(None, "rotations") is not jax_backend(None, "library")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, None])
+def test_one_coordinate_of_the_mean_that_is_not_finite_ends_a_run(bad: float | None) -> None:
+    mean = jnp.asarray([1.0, 2.0 if bad is None else bad, 3.0])
+    shape = Shape(mean, jnp.asarray(1.0), jnp.ones(3), "")
+    limits = Limits(jnp.asarray(100), jnp.asarray(1e-12), jnp.asarray(-1.0))
+    code = int(
+        stop_code(Progress.start(jnp.ones(3), 8), shape, jnp.asarray(1.0), jnp.asarray(-jnp.inf), limits)
+    )
+    assert code == (RUNNING if bad is None else REASONS.index(StopReason.NUMERICAL))

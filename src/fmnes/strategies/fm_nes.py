@@ -97,9 +97,7 @@ class FMNES:
         check_choice("path_rate", self.path_rate, ("tables", "printed"))
         check_choice("alpha", self.alpha, ("tables", "public"))
         check_positive_int("refresh", self.refresh)
-        if self.ridge_threshold is None:
-            raise ArgumentError("ridge_threshold: found None, wanted a number above 1")
-        check_number("ridge_threshold", self.ridge_threshold, above=1)
+        check_number("ridge_threshold", self.ridge_threshold, above=1, optional=False)
         if not isinstance(self.reset, bool):
             raise ArgumentError(f"reset: found {self.reset!r}, wanted True or False")
 
