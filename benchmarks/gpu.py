@@ -39,7 +39,7 @@ import numpy as np
 import fmnes
 from fmnes.benchmark.speed import default_population_size
 from fmnes.integrations import jax as fj
-from fmnes.integrations.jax_draws import normal
+from fmnes.integrations.jax.draws import normal
 
 
 def sphere(x: Any) -> Any:

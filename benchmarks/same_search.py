@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmnes import problems
-from fmnes.optimizer import Optimizer
+from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DXNESIC, FMNES
 
 PAPER = (

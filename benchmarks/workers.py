@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.evaluation.outcome import Outcome
-from fmnes.evaluation.processes import Workers
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.workers.pool import Workers
+from fmnes.outcome import Outcome
 from tests import faults
 
 

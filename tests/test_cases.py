@@ -46,9 +46,9 @@ from fmnes import (
     UsageError,
     minimize,
     resume,
-    session,
 )
-from fmnes.runs import log
+from fmnes.run import session
+from fmnes.storage import log
 from tests import faults, torture
 from tests.test_snapshot import mutate
 from tests.torture import Driver, GoesWrong, Kill, differences, left_after, portrait, watching

@@ -19,7 +19,7 @@ import pytest
 
 import fmnes
 from fmnes import CMAES, DXNESIC, FMNES, LOST, XNES, ArgumentError, Optimizer, Resampling, SnapshotError
-from fmnes.checkpoint import dump
+from fmnes.search.checkpoint import dump
 
 SHAPE = np.array([[2.0, 0.0, 0.0], [1.5, 0.5, 0.0], [-0.7, 0.2, 1.0]])
 METHODS: dict[str, Any] = {

@@ -19,11 +19,11 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.evaluation import program
-from fmnes.evaluation.command import Command
-from fmnes.evaluation.outcome import Outcome
-from fmnes.evaluation.programs import CommandEvaluator
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.programs import process
+from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.runner import CommandEvaluator
+from fmnes.outcome import Outcome
 
 PROGRAMS = Path(__file__).parent / "programs"
 FAULT = str(PROGRAMS / "fault.sh")
@@ -262,9 +262,9 @@ def test_a_lot_of_output(tmp_path):
     assert run(fault("flood", directory=tmp_path, keep="all")).value == 3.5
     kept = next(tmp_path.glob("g*/stdout.txt"))
     size = kept.stat().st_size
-    assert program.OUTPUT_LIMIT < size < program.OUTPUT_LIMIT + 2 * program.TAIL
+    assert process.OUTPUT_LIMIT < size < process.OUTPUT_LIMIT + 2 * process.TAIL
     with open(kept, "rb") as file:
-        file.seek(-2 * program.TAIL, os.SEEK_END)
+        file.seek(-2 * process.TAIL, os.SEEK_END)
         end = file.read()
     assert b"bytes left out here" in end and end.endswith(b"y\n3.5\n")
 
@@ -395,7 +395,7 @@ def test_failed_directories_are_kept_up_to_a_number(tmp_path):
 
 def test_default_directory_leaves_nothing_after_success(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("fmnes.evaluation.programs._workspace", unshared)
+    monkeypatch.setattr("fmnes.evaluation.programs.runner._workspace", unshared)
     assert run(shell("echo 1")).value == 1
     assert not list(tmp_path.iterdir())
     assert run(shell("echo 1; exit 75")).status == "lost"
@@ -403,7 +403,7 @@ def test_default_directory_leaves_nothing_after_success(tmp_path, monkeypatch):
 
 
 def unshared(directory, max_kept, process):
-    from fmnes.evaluation.programs import _Workspace
+    from fmnes.evaluation.programs.runner import _Workspace
 
     return _Workspace(directory, max_kept)
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from fmnes.errors import ArgumentError
+from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executors import ExecutorEvaluator
-from fmnes.evaluation.outcome import Outcome
-from fmnes.evaluation.serial import Task
+from fmnes.outcome import Outcome
 from tests import faults
 
 

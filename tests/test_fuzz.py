@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fmnes import CMAES, DXNESIC, FMNES, LOST, XNES, Optimizer, Resampling
-from fmnes.checkpoint import dump
+from fmnes.search.checkpoint import dump
 
 METHODS: dict[str, Any] = {
     "fm-nes": FMNES(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import json
 import subprocess
@@ -57,28 +58,26 @@ assert np.random.get_state()[1].tobytes() == before
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "result": {"errors"},
+    "outcome": {"errors"},
+    "arguments": {"errors", "result"},
     "backends": {"errors"},
     "problems": {"errors"},
     "steps": {"errors", "result", "backends"},
     "strategies": {"errors", "result", "arguments", "backends", "steps"},
-    "arguments": {"errors", "result"},
-    "evaluation": {"errors", "result", "arguments", "runs"},
-    "runs": {"errors", "result", "arguments", "evaluation"},
-    "report": {"errors", "result", "arguments", "evaluation", "runs"},
-    "slots": {"errors", "result", "evaluation"},
-    "stopping": {"errors", "result"},
-    "checkpoint": {"errors", "result", "runs", "slots", "strategies"},
-    "optimizer": {
+    "storage": {"errors", "result", "outcome", "arguments"},
+    "evaluation": {"errors", "result", "outcome", "arguments"},
+    "report": {"errors", "result", "outcome", "arguments"},
+    "search": {"errors", "result", "outcome", "arguments", "backends", "storage", "strategies"},
+    "run": {
         "errors",
         "result",
+        "outcome",
         "arguments",
-        "backends",
         "evaluation",
-        "runs",
-        "slots",
-        "stopping",
+        "report",
+        "search",
+        "storage",
         "strategies",
-        "checkpoint",
     },
 }
 
@@ -117,8 +116,8 @@ def imports(path: Path) -> set[str]:
 
 
 def test_the_reader_of_imports_sees_them() -> None:
-    parts = {part_of(name) for name in imports(SOURCE / "optimizer.py")}
-    assert {"strategies", "slots", "stopping", "errors", "result"} <= parts
+    parts = {part_of(name) for name in imports(SOURCE / "search" / "optimizer.py")}
+    assert {"strategies", "search", "errors", "result"} <= parts
     assert part_of("fmnes.steps.ranking") == "steps" and part_of("fmnes") == ""
     problems = set().union(*(imports(path) for path in (SOURCE / "problems").glob("*.py")))
     assert "fmnes.problems" in problems or "fmnes.problems.functions" in problems
@@ -146,7 +145,7 @@ def test_the_direction_has_no_circle() -> None:
         order += free
 
 
-@pytest.mark.parametrize("part", ["evaluation", "runs", "report", "problems", "steps"])
+@pytest.mark.parametrize("part", ["evaluation", "storage", "report", "problems", "steps"])
 def test_these_parts_know_neither_strategies_nor_the_optimizer(part: str) -> None:
     code = f"""
 import importlib, json, pkgutil, sys, types
@@ -162,7 +161,7 @@ print(json.dumps([name for name in sys.modules if name.startswith("fmnes.")]))
 """
     loaded = json.loads(in_fresh_interpreter(code))
     assert any(name.startswith(f"fmnes.{part}") for name in loaded)
-    for name in ("fmnes.strategies", "fmnes.optimizer", "fmnes.minimize", "fmnes.loop"):
+    for name in ("fmnes.strategies", "fmnes.search.optimizer", "fmnes.minimize", "fmnes.run.loop"):
         assert name not in loaded
 
 
@@ -176,10 +175,25 @@ def test_all_is_exactly_the_public_names() -> None:
         for name, value in vars(fmnes).items()
         if not name.startswith("_") and not (isinstance(value, ModuleType) and name in submodules)
     }
-    # `minimize` and `resume` hide the modules of the same name; `problems` is a module that is meant.
+    # `problems` is a module that is meant.
     assert set(fmnes.__all__) == public | {"problems"}
     assert len(fmnes.__all__) == len(set(fmnes.__all__))
     assert callable(fmnes.minimize)
+
+
+def test_no_module_is_hidden_by_a_name_of_its_package() -> None:
+    hidden = []
+    for path in MODULES:
+        name = ".".join(["fmnes", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+        package, _, last = name.rpartition(".")
+        if package and last != "__main__":
+            try:
+                module = importlib.import_module(name)
+            except ImportError:
+                continue  # an extra that is not installed
+            if getattr(importlib.import_module(package), last) is not module:
+                hidden.append(name)
+    assert not hidden
 
 
 def test_the_contract_names_are_there() -> None:

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from fmnes.errors import RunError
-from fmnes.evaluation.outcome import Outcome, infeasible, lost
-from fmnes.runs import log as log_module
-from fmnes.runs.atomic import file_system_type, is_network, on_network
-from fmnes.runs.log import EvaluationLog, Key, x_hash
+from fmnes.outcome import Outcome, infeasible, lost
+from fmnes.storage import log as log_module
+from fmnes.storage.atomic import file_system_type, is_network, on_network
+from fmnes.storage.log import EvaluationLog, Key, x_hash
 
 X = np.linspace(-1, 1, 20)
 
@@ -141,7 +141,7 @@ def test_ctrl_c_leaves_no_transaction_open(path):
 def test_summary_and_failures(path):
     log = EvaluationLog(path)
     empty = log.summary()
-    assert (empty.evaluations, empty.started, empty.best, log.failures()) == (0, None, None, [])
+    assert (empty.evaluations, empty.started, empty.best, list(log.infeasible())) == (0, None, None, [])
     fill(log)
     log.close()
     log = EvaluationLog(path, read_only=True)
@@ -156,12 +156,12 @@ def test_summary_and_failures(path):
     assert summary.best.key == Key(0, 2, 0) == (0, 2, 0, 0, 0)
     assert (summary.best.outcome.value, summary.best.worker) == (-2.0, "w1")
     np.testing.assert_array_equal(summary.best.x, X)
-    often, once = log.failures()
-    assert (often.reason, often.count, often.detail) == ("mesh failed 0", 2, "the tail")
-    np.testing.assert_array_equal(often.x, [X + 1, X + 1])
-    assert once.count == 1
+    failed = list(log.infeasible())
+    assert [(row.outcome.reason, row.outcome.detail) for row in failed] == [
+        (f"mesh failed {i}", "the tail") for i in (0, 1, 0)
+    ]
+    np.testing.assert_array_equal([row.x for row in failed], [X + 1] * 3)
     assert [row.key.generation for row in log.infeasible(before=(0, 2))] == [0, 1]
-    assert [f.count for f in log.failures(before=(0, 1))] == [1]
     log.close()
 
 
@@ -381,7 +381,7 @@ def test_a_changed_row_is_refused(path, change):
             if not change.startswith("x ="):  # a replay does not need the point
                 log.find(0, 1)
                 log.summary()
-            log.failures()
+            list(log.infeasible())
         finally:
             log.close()
     assert str(path) in str(caught.value)
@@ -419,7 +419,7 @@ def everything(path: Path, read_only: bool) -> dict[tuple[int, ...], tuple[Outco
             for attempt, outcome, hashed in attempts
         }
         assert log.summary().evaluations == len(found)
-        log.failures()
+        list(log.infeasible())
         return found
     finally:
         log.close()
@@ -472,8 +472,8 @@ def test_a_thousand_mutations():  # in memory where there is such a thing: a dis
 KILLER = """
 import os, random, signal, sys, time
 import numpy as np
-from fmnes.evaluation.outcome import Outcome
-from fmnes.runs.log import EvaluationLog
+from fmnes.outcome import Outcome
+from fmnes.storage.log import EvaluationLog
 
 def work(path, round):
     if round % 4 == 0:
@@ -532,8 +532,8 @@ FULL_DISK = """
 import resource, sys
 import numpy as np
 from fmnes.errors import RunError
-from fmnes.evaluation.outcome import Outcome
-from fmnes.runs.log import EvaluationLog
+from fmnes.outcome import Outcome
+from fmnes.storage.log import EvaluationLog
 
 log = EvaluationLog(sys.argv[1])
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]

@@ -22,7 +22,7 @@ from fmnes import (
     StopReason,
     UsageError,
 )
-from fmnes.checkpoint import dump
+from fmnes.search.checkpoint import dump
 
 METHODS: dict[str, Any] = {
     "fm-nes": FMNES(),

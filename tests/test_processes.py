@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
-from fmnes.evaluation.outcome import Outcome
-from fmnes.evaluation.processes import Workers
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.workers.pool import Workers
+from fmnes.outcome import Outcome
 from tests import faults
 
 TIMEOUT = 1.0
@@ -297,8 +297,8 @@ def test_one_batch_at_a_time_and_none_after_close() -> None:
 DRIVER = """
 import os, sys, time
 import numpy as np
-from fmnes.evaluation.processes import Workers
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.workers.pool import Workers
+from fmnes.evaluation.evaluator import Task
 from tests import faults
 
 number = float(list(faults.FAULTS).index(sys.argv[1]))
@@ -400,8 +400,8 @@ import numpy as np
 if sys.argv[1] == "without":
     sys.modules["cloudpickle"] = None
 from fmnes import ArgumentError
-from fmnes.evaluation.processes import Workers
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.workers.pool import Workers
+from fmnes.evaluation.evaluator import Task
 
 def fun(x):
     return Value(x).value

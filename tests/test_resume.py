@@ -27,9 +27,10 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import ArgumentError, RunError, StopReason, minimize, resume, session
-from fmnes.runs import log
-from fmnes.runs.directory import RunDirectory
+from fmnes import ArgumentError, RunError, StopReason, minimize, resume
+from fmnes.run import session
+from fmnes.storage import log
+from fmnes.storage.directory import RunDirectory
 from tests import torture
 from tests.torture import SCENARIOS, Driver, Kill, bumpy, differences, left_after, portrait, watching
 
@@ -292,7 +293,7 @@ def test_after_a_disk_that_was_full(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 FULL_DISK = """
 import sys
 import fmnes
-fmnes.session.SNAPSHOT_SECONDS = 0.0
+fmnes.run.session.SNAPSHOT_SECONDS = 0.0
 sphere = fmnes.problems.get("sphere", d=5)
 result = fmnes.minimize(sphere.fun, sphere.x0, sphere.sigma0, xtol=None, ftol=None, run_dir=sys.argv[1])
 print(result.stop_reason.name, result.nfev)

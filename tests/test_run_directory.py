@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from fmnes.errors import ArgumentError, RunError, UsageError
-from fmnes.evaluation.outcome import Outcome
-from fmnes.runs import atomic
-from fmnes.runs.directory import RunDirectory
-from fmnes.runs.lock import RunLock, holder
+from fmnes.outcome import Outcome
+from fmnes.storage import atomic
+from fmnes.storage.directory import RunDirectory
+from fmnes.storage.lock import RunLock, holder
 
 CONFIG = {"method": "fm-nes", "x0": [0.1, 1 / 3, -0.0, 5e-324], "target": None, "names": {"σ": "step"}}
 X = np.zeros(3)
@@ -142,7 +142,7 @@ def test_a_missing_log_is_not_replaced(path):
 
 HOLD = """
 import sys, time
-from fmnes.runs.directory import RunDirectory
+from fmnes.storage.directory import RunDirectory
 run = RunDirectory.open(sys.argv[1])
 print("held", flush=True)
 time.sleep(60)
@@ -187,7 +187,7 @@ def test_a_failed_opening_gives_the_lock_back(path):
 def test_the_lock_ends_with_the_process_that_took_it_not_with_its_children(tmp_path):
     script = """
 import os, sys, time
-from fmnes.runs.lock import RunLock
+from fmnes.storage.lock import RunLock
 lock = RunLock(sys.argv[1])
 pid = os.fork()
 if pid == 0:
@@ -319,7 +319,7 @@ def test_a_write_that_fails_is_a_run_error(path):
 import resource, sys
 import numpy as np
 from fmnes.errors import RunError
-from fmnes.runs.directory import RunDirectory
+from fmnes.storage.directory import RunDirectory
 with RunDirectory.open(sys.argv[1]) as run:
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     long = {"text": "x" * 30_000}
@@ -351,7 +351,7 @@ with RunDirectory.open(sys.argv[1]) as run:
 KILLER = """
 import os, random, signal, sys, time
 import numpy as np
-from fmnes.runs.directory import RunDirectory
+from fmnes.storage.directory import RunDirectory
 
 def write_snapshots(path, round):
     run = RunDirectory.open(path)

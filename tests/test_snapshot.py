@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from fmnes.errors import SnapshotError
-from fmnes.runs.snapshot import read_snapshot, write_snapshot
+from fmnes.storage.snapshot import read_snapshot, write_snapshot
 
 METADATA = {"kind": "test", "generation": 3, "nested": {"list": [1, 2.5, None, "σ"]}}
 ARRAYS = {
@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_the_old_one_alone(written):
     script = """
 import resource, sys
 import numpy as np
-from fmnes.runs.snapshot import write_snapshot
+from fmnes.storage.snapshot import write_snapshot
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 try:
     write_snapshot(sys.argv[1], {}, {"a": np.zeros(100_000), "b": np.zeros(3)})

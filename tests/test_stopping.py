@@ -12,7 +12,7 @@ import pytest
 
 from fmnes import CMAES, DXNESIC, FMNES, XNES, Optimizer, StopReason, View, minimize
 from fmnes.result import Best
-from fmnes.stopping import (
+from fmnes.search.stopping import (
     Recent,
     budget_spent,
     flat,

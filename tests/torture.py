@@ -31,10 +31,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
-from fmnes import checkpoint, session
-from fmnes.loop import Loop
-from fmnes.runs import atomic
-from fmnes.runs.log import EvaluationLog
+from fmnes.run import session
+from fmnes.run.loop import Loop
+from fmnes.search import checkpoint
+from fmnes.storage import atomic
+from fmnes.storage.log import EvaluationLog
 from tests import faults
 
 ROOT = Path(__file__).parents[1]

@@ -18,12 +18,12 @@ from fmnes.errors import (
     SnapshotError,
     UsageError,
 )
-from fmnes.evaluation.command import Command
-from fmnes.evaluation.outcome import LOST
-from fmnes.minimize import minimize
-from fmnes.optimizer import Optimizer
+from fmnes.evaluation.programs.command import Command
+from fmnes.outcome import LOST
 from fmnes.result import Failure, Result, StopReason, View
-from fmnes.resume import resume
+from fmnes.run.minimize import minimize
+from fmnes.run.resume import resume
+from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
 
 __version__ = "0.1.0"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fmnes.integrations.jax_draws import box_muller, normal, philox
+from fmnes.integrations.jax.draws import box_muller, normal, philox
 
 KEY = jax.random.key(7)
 

@@ -18,7 +18,7 @@ jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp  # noqa: E402
 
 from fmnes.backends import jax_backend  # noqa: E402
-from fmnes.integrations.jax_loop import shared_axes, strongly_typed  # noqa: E402
+from fmnes.integrations.jax.loop import shared_axes, strongly_typed  # noqa: E402
 from fmnes.strategies import DXNESIC, FMNES, METHODS, XNES  # noqa: E402
 
 GENERATIONS = 100

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fmnes.evaluation.command import Command
-from fmnes.evaluation.programs import CommandEvaluator
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.runner import CommandEvaluator
 
 tag, fault = sys.argv[1:]
 script = Path(__file__).with_name("fault.sh")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.optimizer import Optimizer
+from fmnes.search.optimizer import Optimizer
 
 Points = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 import fmnes
 from fmnes.cli import output, runs
-from fmnes.cli.reproduce import reproduce
+from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
 

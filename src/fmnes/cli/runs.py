@@ -12,13 +12,13 @@ from rich.console import Console
 
 import fmnes
 from fmnes.cli import output, templates
+from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.command import Command
-from fmnes.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
+from fmnes.evaluation.programs.command import Command
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
-from fmnes.resume import command_from
-from fmnes.runs.directory import RunDirectory
+from fmnes.run.settings import command_from
+from fmnes.storage.directory import RunDirectory
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 MaxEvaluations = Annotated[int | None, typer.Option(help="Evaluations in all.")]

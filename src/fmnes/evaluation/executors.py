@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.outcome import Outcome, call, from_exception, lost
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.evaluator import Task
+from fmnes.outcome import Outcome, call, from_exception, lost
 from fmnes.result import Vector
 
 Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import Infeasible, Lost, ObjectiveError
-from fmnes.evaluation.outcome import (
+from fmnes.evaluation.evaluator import Task
+from fmnes.outcome import (
     WRONG_TYPE,
     Outcome,
     call,
@@ -20,34 +21,6 @@ from fmnes.evaluation.outcome import (
     infeasible,
 )
 from fmnes.result import Vector
-
-
-class Task(NamedTuple):
-    """One evaluation to make, and its name."""
-
-    x: Vector
-    generation: int
-    slot: int
-    redraw: int = 0
-    attempt: int = 0
-    restart: int = 0
-
-    @property
-    def key(self) -> tuple[int, int, int, int, int]:
-        return self.restart, self.generation, self.slot, self.redraw, self.attempt
-
-
-class Evaluator(Protocol):
-    """Yields (position in `tasks`, outcome) for each task as it finishes, in any order.
-
-    Whoever consumes it may stop early: closing the iterator abandons the tasks that are left. So does the
-    deadline, a time of time.monotonic(): the iterator then ends early, without an outcome for them.
-    """
-
-    def __call__(
-        self, tasks: Sequence[Task], deadline: float | None = None
-    ) -> Iterator[tuple[int, Outcome]]: ...
-    def close(self) -> None: ...
 
 
 class Serial:

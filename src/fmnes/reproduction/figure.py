@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import MissingExtra
-from fmnes.optimizer import Optimizer
 from fmnes.reproduction.cells import MAX_EVALUATIONS, METHODS, TARGET, Cell, problem_of
 from fmnes.reproduction.trial import generator_for
+from fmnes.search.optimizer import Optimizer
 
 CELLS = (Cell("FM-NES", "rosenbrock", 16), Cell("DX-NES-IC", "rosenbrock", 20))
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmnes.optimizer import Optimizer
 from fmnes.problems import Problem
 from fmnes.reproduction.cells import MAX_EVALUATIONS, METHODS, TARGET, Cell, problem_of
+from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import Resampling, Strategy
 
 #: Most points drawn at once while resampling.

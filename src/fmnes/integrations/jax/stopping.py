@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from fmnes.backends import Array
 from fmnes.result import StopReason
-from fmnes.stopping import MAX_CONDITION, MAX_STEP_GROWTH, MIN_STEP, Recent
+from fmnes.search.stopping import MAX_CONDITION, MAX_STEP_GROWTH, MIN_STEP, Recent
 from fmnes.strategies import Shape
 
 #: A stop reason's number is its place here.

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from fmnes.backends import Array, Backend, jax_backend
-from fmnes.integrations.jax_arguments import check_objective
-from fmnes.integrations.jax_draws import normal
-from fmnes.integrations.jax_stopping import RUNNING, Limits, Progress, count, stop_code
+from fmnes.integrations.jax.arguments import check_objective
+from fmnes.integrations.jax.draws import normal
+from fmnes.integrations.jax.stopping import RUNNING, Limits, Progress, count, stop_code
 from fmnes.strategies import Strategy
 
 #: The name of the `vmap` axis over runs.

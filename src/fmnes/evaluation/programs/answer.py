@@ -10,8 +10,8 @@ import signal
 import stat
 from pathlib import Path
 
-from fmnes.evaluation.outcome import Outcome, infeasible
-from fmnes.evaluation.program import RESULTS, TAIL
+from fmnes.evaluation.programs.process import RESULTS, TAIL
+from fmnes.outcome import Outcome, infeasible
 
 # Fortran writes 1.5D+03.
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[ed][+-]?\d+)?|nan|inf(?:inity)?)", re.ASCII | re.I)

@@ -26,8 +26,8 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from fmnes.evaluation import guard
-from fmnes.evaluation.outcome import (
+from fmnes.evaluation.workers import guard
+from fmnes.outcome import (
     DETAIL_LIMIT,
     Outcome,
     call,

@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, Infeasible, Lost, nearest
-from fmnes.evaluation.answer import printable, read_answer, read_results, signal_name
-from fmnes.evaluation.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
-from fmnes.evaluation.program import PARAMS, RESULTS, Ending
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.programs.answer import printable, read_answer, read_results, signal_name
+from fmnes.evaluation.programs.process import PARAMS, RESULTS, Ending
+from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FILES = {"params": PARAMS, "results": RESULTS}
@@ -115,7 +115,7 @@ class Command:
         raise error
 
     def run(self, task: Task, deadline: float | None = None) -> Outcome:
-        from fmnes.evaluation.programs import CommandEvaluator  # which knows this class
+        from fmnes.evaluation.programs.runner import CommandEvaluator  # which knows this class
 
         evaluator = CommandEvaluator(self)
         try:

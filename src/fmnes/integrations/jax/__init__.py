@@ -29,10 +29,10 @@ try:
 except ImportError as error:
     raise MissingExtra("fmnes.integrations.jax", "jax") from error
 
-from fmnes.integrations import jax_arguments as arguments
-from fmnes.integrations.jax_draws import normal
-from fmnes.integrations.jax_loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
-from fmnes.integrations.jax_stopping import REASONS, Limits
+from fmnes.integrations.jax import arguments
+from fmnes.integrations.jax.draws import normal
+from fmnes.integrations.jax.loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
+from fmnes.integrations.jax.stopping import REASONS, Limits
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.command import Command
-from fmnes.evaluation.outcome import DETAIL_LIMIT, Outcome, lost
-from fmnes.evaluation.program import PARAMS, TOKEN, Guard, Program
-from fmnes.evaluation.serial import Task
+from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.process import PARAMS, TOKEN, Guard, Program
+from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
 
 #: What exec says when it is the program that is wrong, and not the machine.
 _WRONG_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP, errno.ENOEXEC, errno.E2BIG)

@@ -6,93 +6,29 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from fmnes import checkpoint
-from fmnes.arguments import check_number
-from fmnes.errors import ArgumentError, RunError, StorageError
-from fmnes.evaluation.command import Command
-from fmnes.evaluation.serial import Evaluator, Serial, Vectorized
-from fmnes.loop import Loop
-from fmnes.optimizer import Optimizer
+from fmnes.errors import RunError, StorageError
+from fmnes.evaluation.evaluator import Evaluator
 from fmnes.report.history import COLUMNS
 from fmnes.report.progress import Progress
 from fmnes.result import Best, Result, View
-from fmnes.runs.directory import RunDirectory
-from fmnes.runs.replay import Remembering
-from fmnes.strategies.checks import check_choice
+from fmnes.run.loop import Loop
+from fmnes.run.replay import Remembering
+from fmnes.run.settings import Settings
+from fmnes.search import checkpoint
+from fmnes.search.optimizer import Optimizer
+from fmnes.storage.directory import RunDirectory
 
 #: Seconds between snapshots. What was evaluated since then is in the log, so this only saves replaying.
 SNAPSHOT_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a run is asked to do besides the search itself; plain data, kept in the run directory."""
-
-    max_evaluations: int | None
-    max_seconds: float | None
-    workers: int
-    vectorized: bool
-    timeout: float | None
-    retries: int
-    on_error: Literal["infeasible", "raise"]
-    restarts: int
-    target: float | None = None
-
-    def __post_init__(self) -> None:
-        check_number("target", self.target)
-        check_choice("on_error", self.on_error, ("infeasible", "raise"))
-        check_number("max_evaluations", self.max_evaluations, above=0, whole=True)
-        check_number("max_seconds", self.max_seconds, above=0)
-        check_number("timeout", self.timeout, above=0)
-        for name in ("retries", "restarts", "workers"):
-            least = 1 if name == "workers" else 0
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ArgumentError(f"{name}: found {value!r}, wanted a whole number of at least {least}")
-
-    def as_json(self) -> dict[str, Any]:
-        """NumPy's numbers as Python's, which JSON knows."""
-        return {k: v.item() if isinstance(v, np.generic) else v for k, v in asdict(self).items()}
-
-
-def choose_evaluator(fun: Any, settings: Settings, executor: Any, d: int) -> Evaluator:
-    """Whoever calls the objective, by what was asked for. Processes are POSIX's: loaded only where wanted."""
-    if isinstance(fun, Command):
-        if executor is not None or settings.vectorized:
-            raise ArgumentError("fun: found a Command together with executor or vectorized; wanted workers=")
-        command = fun if settings.timeout is None else replace(fun, timeout=settings.timeout)
-        command.check(d)
-        from fmnes.evaluation.programs import CommandEvaluator
-
-        return CommandEvaluator(command, settings.workers)
-    if not callable(fun):
-        raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point, or a Command")
-    if executor is not None:
-        if settings.workers != 1 or settings.vectorized:
-            raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
-        from fmnes.evaluation.executors import ExecutorEvaluator
-
-        return ExecutorEvaluator(fun, executor, timeout=settings.timeout)
-    if settings.vectorized:
-        if settings.workers != 1 or settings.timeout is not None:
-            raise ArgumentError("vectorized: found together with workers or timeout; wanted one of them")
-        return Vectorized(fun)
-    if settings.workers > 1 or settings.timeout is not None:
-        from fmnes.evaluation.processes import Workers
-
-        return Workers(fun, settings.workers, timeout=settings.timeout)
-    return Serial(fun, settings.on_error)
 
 
 def run_session(
@@ -109,7 +45,7 @@ def run_session(
     ended: bool = False,
 ) -> Result:
     """Run to the end. `saved` is the snapshot that `opt` comes from, if any; `ended`: see `Remembering`."""
-    evaluator = evaluator or choose_evaluator(fun, settings, executor, len(opt.mean))
+    evaluator = evaluator or settings.evaluator(fun, executor, len(opt.mean))
     if directory:
         evaluator = Remembering(
             evaluator, directory.log, forget_faults=settings.on_error == "raise", ended=ended
@@ -219,15 +155,3 @@ def _sigterm_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def describe_objective(fun: Any) -> dict[str, Any]:
-    """What the run directory remembers: enough to run a Command again, or to know a function."""
-    if isinstance(fun, Command):
-        fields = {k: v for k, v in asdict(fun).items() if k != "environment"}
-        plain = {k: os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in fields.items()}
-        # Only the names: values may be secrets.
-        return {"kind": "command", **plain, "environment_names": sorted(fun.environment or {})}
-    module = getattr(fun, "__module__", None)
-    name = getattr(fun, "__qualname__", None) or type(fun).__qualname__
-    return {"kind": "function", "module": module, "name": name}

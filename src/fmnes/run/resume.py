@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from fmnes import checkpoint
 from fmnes.arguments import check_callback, names_options
 from fmnes.errors import ArgumentError, FmnesError, RunError
-from fmnes.evaluation.command import Command
-from fmnes.evaluation.outcome import Outcome
-from fmnes.evaluation.serial import Evaluator, Task
-from fmnes.optimizer import Optimizer
+from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.outcome import Outcome
 from fmnes.result import Result, StopReason, View
-from fmnes.runs.directory import RunDirectory
-from fmnes.session import Settings, choose_evaluator, describe_objective, finish, run_session
+from fmnes.run.session import finish, run_session
+from fmnes.run.settings import Settings, command_from, describe_objective
+from fmnes.search import checkpoint
+from fmnes.search.optimizer import Optimizer
+from fmnes.storage.directory import RunDirectory
 
 _UNCHANGED: Any = object()
 #: Endings after which there is more to do, as soon as the run is taken up again.
@@ -77,7 +77,7 @@ def resume(
             name = directory.config["objective"]["name"]
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
         else:
-            evaluator = choose_evaluator(objective, settings, executor, len(opt.mean))
+            evaluator = settings.evaluator(objective, executor, len(opt.mean))
             directory.finish(None)  # it goes on: the old result is not its result any more
         directory.update_config({**directory.config, "settings": settings.as_json()})
         result = run_session(
@@ -154,12 +154,6 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
                 f"{directory.path}: found a run of {theirs!r}, wanted one of {ours!r}: another objective"
             )
     return fun
-
-
-def command_from(remembered: dict[str, Any]) -> Command:
-    """The Command that a run directory remembers."""
-    left_out = ("kind", "environment_names")
-    return Command(**{name: value for name, value in remembered.items() if name not in left_out})
 
 
 class _NothingLeft:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.outcome import Outcome, from_return
+from fmnes.outcome import Outcome, from_return
 
 Floats = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from fmnes.errors import ArgumentError, nearest
-from fmnes.evaluation.command import Command
+from fmnes.evaluation.programs.command import Command
 
 TOP = ("command", "parameters", "run", "program")
 PARAMETER = ("start", "step", "lower", "upper", "scale")

@@ -21,9 +21,9 @@ import numpy as np
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
-from fmnes.evaluation.outcome import Outcome, infeasible, lost
-from fmnes.evaluation.serial import Task
-from fmnes.evaluation.worker import BROKEN, READY, Worker, decode, frame
+from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.workers.worker import BROKEN, READY, Worker, decode, frame
+from fmnes.outcome import Outcome, infeasible, lost
 
 #: One thread each, unless the user has decided: the workers fill the machine by themselves.
 THREAD_LIMITS = (

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 
 from fmnes.errors import RunError, StorageError
-from fmnes.evaluation.outcome import WRONG_TYPE, Outcome
-from fmnes.evaluation.serial import Evaluator, Task
-from fmnes.runs.log import EvaluationLog, x_hash
+from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.outcome import WRONG_TYPE, Outcome
+from fmnes.storage.log import EvaluationLog, x_hash
 
 Known = dict[tuple[int, int], list[tuple[int, Outcome, int]]]
 

@@ -12,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ObjectiveError, StorageError
-from fmnes.evaluation.outcome import LOST, MINUS_INFINITY, WRONG_TYPE, Outcome, from_number
-from fmnes.evaluation.serial import Evaluator, Task, Vectorized, call_vectorized
-from fmnes.optimizer import Optimizer
+from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.evaluation.serial import Vectorized, call_vectorized
+from fmnes.outcome import LOST, MINUS_INFINITY, WRONG_TYPE, Outcome, from_number
+from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.report.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
-from fmnes.runs.ledger import Ledger
-from fmnes.stopping import budget_spent
-from fmnes.totals import Totals
+from fmnes.run.totals import Totals
+from fmnes.search.optimizer import Optimizer
+from fmnes.search.stopping import budget_spent
 
 
 class Loop:

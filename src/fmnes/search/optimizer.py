@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmnes import checkpoint
 from fmnes.arguments import (
     check_bounds,
     check_memory,
@@ -23,8 +22,9 @@ from fmnes.arguments import (
 )
 from fmnes.errors import ArgumentError, UsageError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
-from fmnes.slots import Generation, read_values
-from fmnes.stopping import Recent, budget_spent, search_ended, target_reached
+from fmnes.search import checkpoint
+from fmnes.search.slots import Generation, read_values
+from fmnes.search.stopping import Recent, budget_spent, search_ended, target_reached
 from fmnes.strategies import Resampling, Strategy, resolve
 from fmnes.strategies.base import stays_finite
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.evaluation.outcome import Outcome, from_number
+from fmnes.outcome import Outcome, from_number
 from fmnes.result import Failure, Vector
 
 #: Points kept per reason, and reasons kept apart; the rest is counted, so the ledger stays small.

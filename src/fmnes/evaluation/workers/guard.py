@@ -49,7 +49,7 @@ def main() -> None:
         channel = _settle(guard, printing)
         stream = channel.makefile("rb")
         sys.path[:] = json.loads(stream.readline() or "[]")
-        from fmnes.evaluation.worker import serve
+        from fmnes.evaluation.workers.worker import serve
 
         serve(channel, stream)
     else:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fmnes.optimizer import Optimizer
 from fmnes.result import Best, View
+from fmnes.search.optimizer import Optimizer
 
 
 class Totals:

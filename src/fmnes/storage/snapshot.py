@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
-from fmnes.runs.atomic import atomic_write
+from fmnes.storage.atomic import atomic_write
 
 FORMAT = "fmnes-snapshot"
 VERSION = 1

@@ -22,10 +22,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fmnes.errors import RunError
-from fmnes.evaluation.outcome import Outcome
-from fmnes.result import Failure, Vector
-from fmnes.runs.atomic import on_network
-from fmnes.runs.ledger import Ledger
+from fmnes.outcome import Outcome
+from fmnes.result import Vector
+from fmnes.storage.atomic import on_network
 
 APPLICATION_ID = 0x464D4E53  # "FMNS"
 VERSION = 1
@@ -164,13 +163,6 @@ class EvaluationLog:
         where = "WHERE status <> 'value' AND (restart, generation) < (?, ?)"  # a damaged status too
         rows = self._select(where, before or (2**62, 0), x="x")
         return (row for row in rows if row.outcome.status == "infeasible")
-
-    def failures(self, before: tuple[int, int] | None = None) -> list[Failure]:
-        """The same by reason, most frequent first. Points that were too long to be stored have length 0."""
-        ledger = Ledger()
-        for row in self.infeasible(before):
-            ledger.add(row.outcome, np.empty(0) if row.x is None else row.x)
-        return ledger.failures()
 
     def summary(self) -> Summary:
         statuses: Counter[str] = Counter()

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from fmnes.errors import ArgumentError, RunError, SnapshotError, UsageError
-from fmnes.runs.atomic import atomic_write, sync_directory, unfinished
-from fmnes.runs.lock import RunLock, holder
-from fmnes.runs.log import Durability, EvaluationLog
-from fmnes.runs.snapshot import Arrays, read_snapshot, write_snapshot
-from fmnes.runs.wal import torn
+from fmnes.storage.atomic import atomic_write, sync_directory, unfinished
+from fmnes.storage.lock import RunLock, holder
+from fmnes.storage.log import Durability, EvaluationLog
+from fmnes.storage.snapshot import Arrays, read_snapshot, write_snapshot
+from fmnes.storage.wal import torn
 
 FORMAT = "fmnes-run"
 VERSION = 1

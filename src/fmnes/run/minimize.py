@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_callback, names_options
-from fmnes.optimizer import Optimizer
 from fmnes.result import Result, View
-from fmnes.runs.directory import RunDirectory
-from fmnes.session import Settings, choose_evaluator, describe_objective, finish, run_session
+from fmnes.run.session import finish, run_session
+from fmnes.run.settings import Settings, describe_objective
+from fmnes.search.optimizer import Optimizer
+from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import Resampling, Strategy
 
 
@@ -103,7 +104,7 @@ def minimize(
         ftol=ftol,
     )
     # Made first: whatever is wrong with the objective is said before a directory is made.
-    evaluator = choose_evaluator(fun, settings, executor, len(opt.mean))
+    evaluator = settings.evaluator(fun, executor, len(opt.mean))
     if run_dir is None:
         return run_session(fun, opt, settings, callback=callback, progress=progress, evaluator=evaluator)
     config = {"settings": settings.as_json(), "objective": describe_objective(fun)}

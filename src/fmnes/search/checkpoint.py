@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from fmnes.errors import FmnesError, SnapshotError
 from fmnes.result import Best
-from fmnes.runs.snapshot import Arrays, read_snapshot, write_snapshot
-from fmnes.slots import Generation
+from fmnes.search.slots import Generation
+from fmnes.storage.snapshot import Arrays, read_snapshot, write_snapshot
 from fmnes.strategies import METHODS, Resampling
 
 if TYPE_CHECKING:
-    from fmnes.optimizer import Optimizer
+    from fmnes.search.optimizer import Optimizer
 
 KIND = "optimizer"
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")

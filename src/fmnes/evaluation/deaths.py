@@ -1,0 +1,109 @@
+"""What the death of a process means. This file is the only place that decides it, for workers and programs.
+
+| the process ended by | the evaluation |
+|---|---|
+| a crash: SIGSEGV, SIGABRT, SIGFPE, … | failed |
+| SIGKILL | failed: that is how a system ends what has eaten its memory |
+| SIGTERM, SIGINT, SIGHUP, or the exit code that a shell makes of them | lost: ended from outside |
+| the same at every retry, alone, with the driver well afterwards | failed: it was the point's own doing |
+| any other exit code | failed |
+| nobody was left to tell, or the driver itself was stopping | lost |
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.outcome import Outcome, infeasible, lost
+
+#: Signals that no computation raises.
+FROM_OUTSIDE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: Whoever ends a job's processes one by one has come to the driver, too, after so many seconds.
+SETTLE_SECONDS = 10.0
+
+
+def outcome_of_death(code: int | None, *, stopping: bool = False) -> Outcome:
+    """The outcome of an evaluation that ended with its process, which had not answered.
+
+    code: its exit code, or minus the signal; None if nobody was left to tell. stopping: the driver was told
+    to stop, or was ending the evaluation for a reason of its own.
+    """
+    if stopping:
+        return lost("ended with the run")
+    if code is None:
+        return lost("nobody was left to tell how it ended")
+    number = -code if code < 0 else code - 128
+    if number in FROM_OUTSIDE:
+        # The fault marks it as a death that may turn out to be the point's own doing; see `Retried`.
+        return replace(lost(f"ended from outside ({signal_name(number)})"), fault=signal_name(number))
+    if code == -signal.SIGKILL:
+        return infeasible("killed (SIGKILL), maybe out of memory", fault="SIGKILL")
+    if code < 0:
+        return infeasible(f"died: {signal_name(number)}", fault=signal_name(number))
+    said = f" (a shell's word for {signal_name(number)})" if 0 < number < signal.NSIG else ""
+    return infeasible(f"exited with code {code}{said}", fault=f"exit {code}")
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # the real-time signals have no names
+        return f"signal {number}"
+
+
+class Retried:
+    """An evaluator whose points, once ended from outside, are tried again one at a time.
+
+    A simulation may end its own process group (`trap 'kill 0' EXIT`, an MPI abort), which looks exactly like
+    a batch system ending the job. If all `retries` of a point die so with nothing else under way, and the
+    driver is still well a little later, the point has failed. What the objective itself calls lost
+    (`fmnes.Lost`, exit code 75) and what a cluster loses never comes to that.
+    """
+
+    def __init__(self, evaluator: Evaluator, retries: int) -> None:
+        self._evaluator = evaluator
+        self._retries = retries
+        self._deaths: dict[tuple[int, ...], int] = {}
+        """Of each point that was ended from outside and not answered since: how often so, alone."""
+
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+        together = [i for i, task in enumerate(tasks) if task.point not in self._deaths]
+        alone = [i for i, task in enumerate(tasks) if task.point in self._deaths]
+        for batch in [together, *([i] for i in alone)]:
+            if not batch or (deadline is not None and time.monotonic() >= deadline):
+                continue
+            with closing(self._evaluator([tasks[i] for i in batch], deadline)) as finished:  # type: ignore[type-var]
+                for position, outcome in finished:
+                    judged = self._judged(tasks[batch[position]], outcome, deadline)
+                    if judged is not None:
+                        yield batch[position], judged
+
+    def _judged(self, task: Task, outcome: Outcome, deadline: float | None) -> Outcome | None:
+        if not (outcome.status == "lost" and outcome.fault):
+            self._deaths.pop(task.point, None)
+            return outcome
+        tries = self._deaths[task.point] = self._deaths.get(task.point, -1) + 1
+        if not 0 < self._retries <= tries:
+            return outcome
+        if not _still_well(deadline):
+            return None
+        del self._deaths[task.point]
+        reason = f"ended by {outcome.fault} at each of {tries + 1} tries"
+        return infeasible(reason, fault=outcome.fault, detail=outcome.detail)
+
+    def close(self) -> None:
+        self._evaluator.close()
+
+
+def _still_well(deadline: float | None) -> bool:
+    """Wait whether the driver itself is ended, too (its SIGTERM is a KeyboardInterrupt here)."""
+    end = time.monotonic() + SETTLE_SECONDS
+    time.sleep(
+        SETTLE_SECONDS if deadline is None else max(0.0, min(SETTLE_SECONDS, deadline - time.monotonic()))
+    )
+    return time.monotonic() >= end - 0.001

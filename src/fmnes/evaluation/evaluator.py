@@ -1,0 +1,87 @@
+"""What an evaluator is, and which one a run gets: whoever calls the objective does it behind this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+from fmnes.errors import ArgumentError
+from fmnes.outcome import Outcome
+from fmnes.result import Vector
+
+
+class Task(NamedTuple):
+    """One evaluation to make, and its name."""
+
+    x: Vector
+    generation: int
+    slot: int
+    redraw: int = 0
+    attempt: int = 0
+    restart: int = 0
+
+    @property
+    def point(self) -> tuple[int, int, int, int]:
+        """The name of its point: all tries of it have that in common."""
+        return self.restart, self.generation, self.slot, self.redraw
+
+    @property
+    def key(self) -> tuple[int, int, int, int, int]:
+        return self.restart, self.generation, self.slot, self.redraw, self.attempt
+
+
+class Evaluator(Protocol):
+    """Yields (position in `tasks`, outcome) for each task as it finishes, in any order.
+
+    Whoever consumes it may stop early: closing the iterator abandons the tasks that are left. So does the
+    deadline, a time of time.monotonic(): the iterator then ends early, without an outcome for them.
+    """
+
+    def __call__(
+        self, tasks: Sequence[Task], deadline: float | None = None
+    ) -> Iterator[tuple[int, Outcome]]: ...
+    def close(self) -> None: ...
+
+
+def choose_evaluator(
+    fun: Any,
+    d: int,
+    *,
+    workers: int = 1,
+    timeout: float | None = None,
+    retries: int = 0,
+    executor: Any = None,
+    vectorized: bool = False,
+    on_error: Literal["infeasible", "raise"] = "infeasible",
+) -> Evaluator:
+    """Whoever calls the objective, by what was asked for. Processes are POSIX's: loaded only where wanted."""
+    from fmnes.evaluation.deaths import Retried  # each of them knows this module
+    from fmnes.evaluation.programs.command import Command
+    from fmnes.evaluation.serial import Serial, Vectorized
+
+    if isinstance(fun, Command):
+        if executor is not None or vectorized:
+            raise ArgumentError("fun: found a Command together with executor or vectorized; wanted workers=")
+        command = fun if timeout is None else replace(fun, timeout=timeout)
+        command.check(d)
+        from fmnes.evaluation.programs.runner import CommandEvaluator
+
+        return Retried(CommandEvaluator(command, workers), retries)
+    if not callable(fun):
+        raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point, or a Command")
+    if executor is not None:
+        if workers != 1 or vectorized:
+            raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
+        from fmnes.evaluation.executors import ExecutorEvaluator
+
+        return ExecutorEvaluator(fun, executor, timeout=timeout)
+    if vectorized:
+        if workers != 1 or timeout is not None:
+            raise ArgumentError("vectorized: found together with workers or timeout; wanted one of them")
+        return Vectorized(fun)
+    if workers > 1 or timeout is not None:
+        from fmnes.evaluation.workers.pool import Workers
+
+        return Retried(Workers(fun, workers, timeout=timeout), retries)
+    return Serial(fun, on_error)

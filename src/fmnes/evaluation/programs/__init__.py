@@ -1,0 +1,1 @@
+"""External programs as objectives."""

@@ -1,0 +1,1 @@
+"""Python functions in supervised processes of ours."""

@@ -1,0 +1,76 @@
+"""What a run is asked to do, as plain data: it is kept in the run directory, and `resume` reads it there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fmnes.arguments import check_number
+from fmnes.errors import ArgumentError
+from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
+from fmnes.evaluation.programs.command import Command
+from fmnes.strategies.checks import check_choice
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is asked to do besides the search itself; plain data, kept in the run directory."""
+
+    max_evaluations: int | None
+    max_seconds: float | None
+    workers: int
+    vectorized: bool
+    timeout: float | None
+    retries: int
+    on_error: Literal["infeasible", "raise"]
+    restarts: int
+    target: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("target", self.target)
+        check_choice("on_error", self.on_error, ("infeasible", "raise"))
+        check_number("max_evaluations", self.max_evaluations, above=0, whole=True)
+        check_number("max_seconds", self.max_seconds, above=0)
+        check_number("timeout", self.timeout, above=0)
+        for name in ("retries", "restarts", "workers"):
+            least = 1 if name == "workers" else 0
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ArgumentError(f"{name}: found {value!r}, wanted a whole number of at least {least}")
+
+    def evaluator(self, fun: Any, executor: Any, d: int) -> Evaluator:
+        return choose_evaluator(
+            fun,
+            d,
+            workers=self.workers,
+            timeout=self.timeout,
+            retries=self.retries,
+            executor=executor,
+            vectorized=self.vectorized,
+            on_error=self.on_error,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """NumPy's numbers as Python's, which JSON knows."""
+        return {k: v.item() if isinstance(v, np.generic) else v for k, v in asdict(self).items()}
+
+
+def describe_objective(fun: Any) -> dict[str, Any]:
+    """What the run directory remembers: enough to run a Command again, or to know a function."""
+    if isinstance(fun, Command):
+        fields = {k: v for k, v in asdict(fun).items() if k != "environment"}
+        plain = {k: os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in fields.items()}
+        # Only the names: values may be secrets.
+        return {"kind": "command", **plain, "environment_names": sorted(fun.environment or {})}
+    module = getattr(fun, "__module__", None)
+    name = getattr(fun, "__qualname__", None) or type(fun).__qualname__
+    return {"kind": "function", "module": module, "name": name}
+
+
+def command_from(remembered: dict[str, Any]) -> Command:
+    """The Command that a run directory remembers."""
+    left_out = ("kind", "environment_names")
+    return Command(**{name: value for name, value in remembered.items() if name not in left_out})

@@ -1,0 +1,1 @@
+"""Ask and tell: the optimizer, the slots of a generation, when to stop."""

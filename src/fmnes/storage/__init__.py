@@ -1,0 +1,1 @@
+"""How a run lies on disk. Nothing read here is ever run as code."""
