@@ -47,7 +47,7 @@ from fmnes import (
     minimize,
     resume,
 )
-from fmnes.run import session
+from fmnes.run import snapshots
 from fmnes.storage import log
 from tests import faults, torture
 from tests.test_snapshot import mutate
@@ -484,7 +484,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of 41 evaluations with a snapshot for each generation. Copy it before use."""
     run = tmp_path_factory.mktemp("made") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "SNAPSHOT_SECONDS", 0.0)
+        patch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
         minimize(square, X0, 1.0, rng=1, population_size=8, max_evaluations=41, run_dir=run)
     return run
 
@@ -597,7 +597,7 @@ def test_cases_40_and_41_asked_to_end(
 
     thread = threading.Thread(target=ask)
     thread.start()
-    result = minimize(torture.hangs_later, [2.0, 2.0], 1.0, rng=1, workers=2)
+    result = minimize(torture.hangs_later, [2.0, 2.0], 1.0, rng=1, workers=2, run_dir=tmp_path / "run")
     thread.join()
     signal.signal(signal.SIGINT, before)
     assert result.stop_reason is StopReason.INTERRUPTED and result.x is not None

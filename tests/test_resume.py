@@ -28,7 +28,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, RunError, StopReason, minimize, resume
-from fmnes.run import session
+from fmnes.run import snapshots
 from fmnes.storage import log
 from fmnes.storage.directory import RunDirectory
 from tests import torture
@@ -203,7 +203,7 @@ def test_a_larger_budget(
 ) -> None:
     """In steps that end in the middle of a generation, as if it had been one."""
     if often:
-        monkeypatch.setattr(session, "SNAPSHOT_SECONDS", 0.01)
+        monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.01)
     wanted = whole(bumpy, [1.0, 0.5], 1.0, rng=3, max_evaluations=500, **settings)
     first = minimize(bumpy, [1.0, 0.5], 1.0, rng=3, max_evaluations=61, run_dir=tmp_path / "run", **settings)
     assert first.stop_reason is StopReason.MAX_EVALUATIONS and first.nfev == 61
@@ -293,7 +293,7 @@ def test_after_a_disk_that_was_full(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 FULL_DISK = """
 import sys
 import fmnes
-fmnes.run.session.SNAPSHOT_SECONDS = 0.0
+fmnes.run.snapshots.SNAPSHOT_SECONDS = 0.0
 sphere = fmnes.problems.get("sphere", d=5)
 result = fmnes.minimize(sphere.fun, sphere.x0, sphere.sigma0, xtol=None, ftol=None, run_dir=sys.argv[1])
 print(result.stop_reason.name, result.nfev)
@@ -502,7 +502,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no snapshots": (both_snapshots(Path.unlink), "no snapshot"),
     "damaged snapshots": (both_snapshots(cut), "damaged or foreign"),
     "newer snapshots": (
-        both_snapshots(lambda path: edit_snapshot(path, lambda m: m.update(version=2))),
+        both_snapshots(lambda path: edit_snapshot(path, lambda m: m.update(version=3))),
         "newer fmnes",
     ),
 }
@@ -513,7 +513,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of `bumpy` with more to do. Copy it before use."""
     run = tmp_path_factory.mktemp("made") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "SNAPSHOT_SECONDS", 0.0)
+        patch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
         minimize(bumpy, [1.0, 0.5], 1.0, rng=1, population_size=10, max_evaluations=55, run_dir=run)
     return run
 
@@ -613,14 +613,14 @@ def test_the_seed_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def flat(x: Any) -> float:
         return 3.0
 
-    monkeypatch.setattr(session, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
     first = minimize(flat, [1.5, 1.0], 1.0, rng=5, restarts=1, max_evaluations=150, run_dir=tmp_path / "run")
     assert first.history["restart"][-1] == 1 and first.seed == 5
     assert resume(tmp_path / "run", flat, max_evaluations=180).seed == 5
 
 
 def test_failed_points_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
     settings = {"rng": 1, "method": fmnes.Resampling(fmnes.XNES())}
     wanted = whole(bumpy, [0.0, 1.0], 1.0, max_evaluations=100, **settings)
     minimize(bumpy, [0.0, 1.0], 1.0, max_evaluations=80, run_dir=tmp_path / "run", **settings)
@@ -723,7 +723,7 @@ def test_killed_before_a_larger_budget_is_in_the_snapshot(run: Path, monkeypatch
 def test_failed_points_that_are_too_long_to_be_stored(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with more than 10,000 coordinates, only quicker."""
     monkeypatch.setattr(log, "MAX_STORED_DIMENSION", 1)
-    monkeypatch.setattr(session, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
     settings = {"rng": 1, "population_size": 10, "run_dir": run.with_name("long")}
     minimize(bumpy, [-0.5, 0.5], 1.0, max_evaluations=40, **settings)
     wanted = minimize(bumpy, [-0.5, 0.5], 1.0, rng=1, population_size=10, max_evaluations=80)
@@ -765,7 +765,7 @@ def test_an_objective_that_changes_the_directory(tmp_path: Path, monkeypatch: py
 
 
 def test_a_reason_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
 
     def fun(x: Any) -> float:
         if x[0] < 1:

@@ -114,8 +114,8 @@ def test_a_file_is_refused(tmp_path):
 
 def test_the_remains_of_a_killed_creation_are_cleared(path):
     RunDirectory.create(path, {"old": 1}).close()
-    (path / "config.json").rename(path / ".config.json.k2j3.tmp")
-    (path / "evaluations.sqlite").write_bytes(b"half")
+    (path / "config.json").rename(path / ".config.json.k2j3_x8y.tmp")
+    (path / ".evaluations.sqlite.abcdefgh.tmp").write_bytes(b"half")
     RunDirectory.create(path, {"new": 1}).close()
     with RunDirectory.open(path) as run:
         assert run.config == {"new": 1}
@@ -232,7 +232,7 @@ def test_a_lock_that_is_forgotten_or_unreadable(tmp_path):
 def test_read_only_writes_nothing(path):
     with RunDirectory.create(path, {}) as run:
         run.write_snapshot({"k": 1}, {})
-        (path / ".snapshot.npz.left.tmp").write_bytes(b"in the making")
+        (path / ".snapshot.npz.leftover.tmp").write_bytes(b"in the making")
         before = names(path)
         with RunDirectory.open(path, read_only=True) as reader:
             assert reader.read_snapshot()[0]["k"] == 1

@@ -177,7 +177,7 @@ def npy(dtype="<f8", shape="(2,)", data=bytes(16)):
         (archive([("metadata.json", "[" * 100_000)]), "damaged or foreign"),
         (archive([("metadata.json", "[]")]), "another format"),
         (archive([("metadata.json", header(format="other"))]), "another format"),
-        (archive([("metadata.json", header(version=2))]), "newer fmnes"),
+        (archive([("metadata.json", header(version=3))]), "newer fmnes"),
         (archive([("metadata.json", header(version=True))]), "version True"),
         (archive([("metadata.json", header() + " " * 1000)], compression=zipfile.ZIP_DEFLATED), "compressed"),
         (archive([("metadata.json", header(arrays=["a"]))]), "other arrays"),

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
-from fmnes.run import session
+from fmnes.run import snapshots as run_snapshots
 from fmnes.run.loop import Loop
 from fmnes.search import checkpoint
 from fmnes.storage import atomic
@@ -223,7 +223,7 @@ def watching() -> Iterator[list[Any]]:
     original = Loop._result
 
     def result(loop: Loop, *arguments: Any) -> fmnes.Result:
-        seen.append(loop.opt)
+        seen.append(loop.state.opt)
         return original(loop, *arguments)
 
     Loop._result = result  # type: ignore[method-assign]
@@ -397,12 +397,12 @@ def left_after(tag: str, seconds: float) -> list[int]:
 
 def signal_at(moment: str) -> None:
     """A signal at a step of a snapshot: "write 1 SIGKILL", "rename 2 SIGTERM" or "sync 3 SIGKILL"."""
-    session.SNAPSHOT_SECONDS = 0.0
+    run_snapshots.SNAPSHOT_SECONDS = 0.0
     step, number, what = moment.split()
     name = "replace" if step == "rename" else "fsync"
     original: Callable[..., Any] = getattr(os, name)
-    # The directory is synced for its creation and for the configuration, too.
-    count = -2 if step == "sync" else 0
+    # The directory is synced for its creation, for the log and for the configuration, too.
+    count = -3 if step == "sync" else 0
 
     def act(target: Any, *arguments: Any) -> Any:
         nonlocal count
@@ -421,7 +421,7 @@ def signal_at(moment: str) -> None:
 
 def snapshots(seconds: str) -> None:
     """So many seconds between two snapshots; 0 is one for each generation."""
-    session.SNAPSHOT_SECONDS = float(seconds)
+    run_snapshots.SNAPSHOT_SECONDS = float(seconds)
 
 
 def limit_files(size: str) -> None:

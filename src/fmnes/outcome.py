@@ -10,7 +10,7 @@ import math
 import numbers
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +35,10 @@ class Outcome:
     A whole first generation with one and the same fault is taken for a bug."""
     detail: str = ""
     """The tail of the traceback or of the program's error output."""
+    seconds: float = field(default=math.nan, compare=False)
+    """How long the evaluation took; NaN where nobody has measured it."""
+    remembered: bool = field(default=False, compare=False)
+    """It comes from the log: nothing was run for it now."""
 
 
 #: The reason of a value that would be the best of all, and is more likely a logarithm of zero.

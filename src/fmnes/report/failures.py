@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from fmnes.outcome import Outcome, from_number
 from fmnes.result import Failure, Vector
 
-#: Points kept per reason, and reasons kept apart; the rest is counted, so the ledger stays small.
-MAX_POINTS = 100
+#: Reasons kept apart, and points of each; the rest is only counted, for the ledger is part of every snapshot.
 MAX_REASONS = 1000
-#: Numbers kept per reason: in high dimension that is one point.
-MAX_NUMBERS = 1_000_000
+MAX_POINTS = 100
+#: Coordinates kept in all; of a reason's first point there may be more, up to the second number.
+MAX_NUMBERS, MAX_FIRST_NUMBERS = 250_000, 1_000_000
+#: Characters of details kept in all, and of each one after that.
+MAX_CHARACTERS, SHORT_DETAIL = 250_000, 200
 OTHER = "(other reasons)"
 
 
@@ -29,6 +31,7 @@ class _Entry:
 class Ledger:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._numbers = self._characters = 0
 
     def add(self, outcome: Outcome, x: Vector) -> None:
         """Note an evaluation if it failed."""
@@ -37,26 +40,45 @@ class Ledger:
         reason = outcome.reason
         if reason not in self._entries and len(self._entries) >= MAX_REASONS:
             reason = OTHER
-        entry = self._entries.setdefault(reason, _Entry(outcome.detail))
+        if reason not in self._entries:
+            self._entries[reason] = _Entry(self._affordable(outcome.detail))
+        entry = self._entries[reason]
         entry.count += 1
-        if len(entry.points) < max(1, min(MAX_POINTS, MAX_NUMBERS // max(len(x), 1))):
+        most = MAX_NUMBERS if entry.points else MAX_FIRST_NUMBERS
+        if len(entry.points) < MAX_POINTS and self._numbers + len(x) <= most:
             entry.points.append(np.array(x))
+            self._numbers += len(x)
+
+    def _affordable(self, detail: str) -> str:
+        """The end of it, shorter when much is kept already."""
+        if self._characters + len(detail) > MAX_CHARACTERS:
+            detail = detail[-SHORT_DETAIL:]
+        self._characters += len(detail)
+        return detail
 
     def add_values(self, f: NDArray[np.float64], x: NDArray[np.float64]) -> None:
         """Note the failed ones of many values. f: (n,), x: (n, d)."""
         for i in np.flatnonzero(~np.isfinite(f)):
             self.add(from_number(float(f[i])), x[i])
 
-    def dump(self) -> tuple[list[list[Any]], dict[str, NDArray[np.float64]]]:
-        """[reason, count, detail] of each entry, and their points by number."""
-        entries = list(self._entries.items())
-        arrays = {f"ledger.{i}": np.array(e.points) for i, (_, e) in enumerate(entries)}
-        return [[reason, e.count, e.detail] for reason, e in entries], arrays
+    def dump(self) -> tuple[list[list[Any]], NDArray[np.float64]]:
+        """[reason, count, detail, number of points] of each entry, and all points one after another."""
+        entries = [[reason, e.count, e.detail, len(e.points)] for reason, e in self._entries.items()]
+        points = [x for e in self._entries.values() for x in e.points]
+        return entries, np.array(points) if points else np.empty((0, 0))
 
-    def restore(self, entries: list[list[Any]], arrays: dict[str, NDArray[Any]]) -> None:
-        for i, (reason, count, detail) in enumerate(entries):
-            points = np.asarray(arrays[f"ledger.{i}"], dtype=float)
-            self._entries[str(reason)] = _Entry(str(detail), int(count), list(points))
+    @classmethod
+    def restore(cls, entries: list[list[Any]], points: NDArray[np.float64]) -> Ledger:
+        ledger, begin = cls(), 0
+        for reason, count, detail, n in entries:
+            own = points[begin : begin + n]
+            if len(own) != n or count < n:
+                raise ValueError(f"{len(own)} points of {n} for a reason that was met {count} times")
+            ledger._entries[str(reason)] = _Entry(str(detail), int(count), list(own))
+            ledger._numbers += own.size
+            ledger._characters += len(detail)
+            begin += n
+        return ledger
 
     def failures(self) -> list[Failure]:
         """Most frequent first."""

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ObjectiveError, StorageError
+from fmnes.errors import ObjectiveError, StorageError, warn
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.serial import Vectorized, call_vectorized
 from fmnes.outcome import LOST, MINUS_INFINITY, WRONG_TYPE, Outcome, from_number
-from fmnes.report.failures import Ledger
-from fmnes.report.history import History
 from fmnes.report.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
-from fmnes.run.totals import Totals
-from fmnes.search.optimizer import Optimizer
-from fmnes.search.stopping import budget_spent
+from fmnes.run.snapshots import RunState, Snapshots
+from fmnes.search.stopping import budget_spent, target_reached
+
+Name = tuple[int, int, int]
 
 
 class Loop:
@@ -29,7 +28,7 @@ class Loop:
 
     def __init__(
         self,
-        opt: Optimizer,
+        state: RunState,
         evaluator: Evaluator,
         *,
         retries: int = 2,
@@ -39,13 +38,9 @@ class Loop:
         raise_errors: bool = False,
         callback: Callable[[View], Any] | None = None,
         progress: Progress | None = None,
-        checkpoint: Callable[[Loop], None] | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
-        """checkpoint: called before each generation, when nothing is under way."""
-        self.opt = opt
-        self.totals = Totals()
-        self.history = History()
-        self.ledger = Ledger()
+        self.state = state
         self._evaluator = evaluator
         self._retries = retries
         self._restarts = restarts
@@ -54,10 +49,12 @@ class Loop:
         self._raise_errors = raise_errors
         self._callback = callback
         self._progress = progress
-        self._checkpoint = checkpoint
-        self.seed = opt.seed
-        self._lost: dict[tuple[int, int, int], int] = {}
-        self._failed: list[tuple[tuple[int, int, int], Outcome, NDArray[np.float64]]] = []
+        self._snapshots = snapshots
+        self._tries: dict[Name, int] = {}
+        """How often each open point was lost, before a resume too: the number of its next try."""
+        self._lost: dict[Name, int] = {}
+        """The same since this process began: what `retries` limits."""
+        self._failed: list[tuple[Name, Outcome, NDArray[np.float64]]] = []
         self._warned = False
 
     def run(self) -> Result:
@@ -68,29 +65,29 @@ class Loop:
             stop = self._interrupted()
         self._note_failures()
         if self._progress:
-            self._progress.close(self.totals.view_with(self.opt.view(), self.opt))
+            self._progress.close(self.state.totals.view_with(self.state.opt.view(), self.state.opt))
         return self._result(stop)
 
     def _run_all(self) -> Stop:
+        state = self.state
         stop = self._run_one()
-        while stop.reason.restartable and self.totals.restarts < self._restarts:
+        while stop.reason.restartable and state.totals.restarts < self._restarts:
             left = None
             if self._max_evaluations is not None:
-                left = self._max_evaluations - self.evaluations
+                left = self._max_evaluations - state.evaluations
                 if left <= 0:
                     break
             self._restart(left)
             stop = self._run_one()
+        # The numbers are those of all searches together.
         if stop.reason is StopReason.MAX_EVALUATIONS:
-            return budget_spent(self.evaluations, self._max_evaluations) or stop  # of all restarts together
+            return budget_spent(state.evaluations, self._max_evaluations) or stop
+        if stop.reason is StopReason.TARGET:
+            return target_reached(state.totals.best_with(state.opt), state.opt.target) or stop
         return stop
 
-    @property
-    def evaluations(self) -> int:
-        return self.totals.evaluations + self.opt.evaluations
-
     def _run_one(self) -> Stop:
-        opt = self.opt
+        opt = self.state.opt
         seen = -1
         while True:
             stop = opt.limit_reached()
@@ -101,9 +98,9 @@ class Loop:
                     seen = opt.generation
                     self._note_failures()
                     stop = self._observe(view) or stop
-                    if self._checkpoint and not stop:
+                    if self._snapshots and not stop:
                         try:
-                            self._checkpoint(self)
+                            self._snapshots.take(self.state)
                         except StorageError as error:
                             stop = Stop(StopReason.STORAGE, str(error))
             stop = stop or self._out_of_time()
@@ -118,42 +115,39 @@ class Loop:
     def _note_failures(self) -> None:
         """Generation by generation, slot by slot: the same whatever order results came in."""
         for _, outcome, point in sorted(self._failed, key=lambda failed: failed[0]):
-            self.ledger.add(outcome, point)
+            self.state.failures.add(outcome, point)
         self._failed.clear()
 
     def _restart(self, max_evaluations: int | None) -> None:
-        self.totals.take(self.opt)
+        self.state.totals.take(self.state.opt)
+        self._tries.clear()
         self._lost.clear()
-        self.opt = self.opt.doubled(max_evaluations)
+        self.state.opt = self.state.opt.doubled(max_evaluations)
 
     def _wave(self) -> Stop | None:
         """Ask, evaluate, tell. What was not evaluated stays open."""
-        opt = self.opt
+        opt = self.state.opt
         x = opt.ask()
         if isinstance(self._evaluator, Vectorized):
             self._vectorized(x, self._evaluator.fun)
             return None
         names = opt.asked
-        restart = self.totals.restarts
-        tasks = [Task(x[i], *name, self._lost.get(name, 0), restart) for i, name in enumerate(names)]
+        restart = self.state.totals.restarts
+        tasks = [Task(x[i], *name, self._tries.get(name, 0), restart) for i, name in enumerate(names)]
         outcomes: list[Outcome | None] = [None] * len(tasks)
         stop = None
-        finished = self._evaluator(tasks, self._deadline)
         try:
-            for position, outcome in finished:
-                self._examine(outcome, first=position == 0)
-                outcomes[position] = outcome
-                if self._hit(outcomes):
-                    break
+            with closing(self._evaluator(tasks, self._deadline)) as finished:  # type: ignore[type-var]
+                for position, outcome in finished:
+                    self._examine(outcome, first=position == 0)
+                    outcomes[position] = outcome
+                    if self._hit(outcomes):
+                        break
         except KeyboardInterrupt:
             stop = Stop(StopReason.INTERRUPTED)
         except StorageError as error:
             stop = Stop(StopReason.STORAGE, str(error))
-        finally:
-            close = getattr(finished, "close", None)
-            if close:
-                close()
-        if self.evaluations == 0 and not self._lost:
+        if self.state.evaluations == 0 and not self._tries:
             _raise_if_bug(outcomes)
         counted = opt.evaluations
         opt.tell([o if o is not None else LOST for o in outcomes])
@@ -165,16 +159,17 @@ class Loop:
         return stop or self._count_lost(names, outcomes)
 
     def _vectorized(self, x: NDArray[np.float64], fun: Callable[[Any], Any]) -> None:
+        opt = self.state.opt
         f = call_vectorized(fun, x) if len(x) else np.empty(0)
         if np.isneginf(f).any():
             self._warn(f"the objective {MINUS_INFINITY}")
         # Slots are needed where a failed one is drawn anew: only then a generation has several waves.
-        names = self.opt.asked if self.opt.resamples else None
-        counted = self.opt.evaluations
-        self.opt.tell(f)
-        counted = self.opt.evaluations - counted
+        names = opt.asked if opt.resamples else None
+        counted = opt.evaluations
+        opt.tell(f)
+        counted = opt.evaluations - counted
         if names is None:
-            self.ledger.add_values(f[:counted], x[:counted])
+            self.state.failures.add_values(f[:counted], x[:counted])
         else:
             self._failed += [(names[i], from_number(float(f[i])), x[i]) for i in range(counted)]
 
@@ -183,7 +178,7 @@ class Loop:
             self._warn(f"the objective {outcome.reason}")
         if not outcome.fault:
             return
-        if outcome.fault == WRONG_TYPE and first and self.evaluations == 0:
+        if outcome.fault == WRONG_TYPE and first and self.state.evaluations == 0:
             raise ObjectiveError(outcome.reason)
         if self._raise_errors:
             raise ObjectiveError(f"{outcome.reason}\n\n{outcome.detail}")
@@ -194,47 +189,58 @@ class Loop:
         """Once in a run."""
         if not self._warned:
             self._warned = True
-            warnings.warn(f"{what}; taken for a failed evaluation", RuntimeWarning, stacklevel=6)
+            warn(f"{what}; taken for a failed evaluation")
 
     def _hit(self, outcomes: list[Outcome | None]) -> bool:
         """The target is reached and no earlier slot is still out: what follows changes nothing."""
-        if self.opt.target is None:
+        target = self.state.opt.target
+        if target is None:
             return False
         for outcome in outcomes:
             if outcome is None:
                 return False
-            if outcome.status == "value" and outcome.value <= self.opt.target:
+            if outcome.status == "value" and outcome.value <= target:
                 return True
         return False
 
-    def _count_lost(self, names: list[tuple[int, int, int]], outcomes: list[Outcome | None]) -> Stop | None:
+    def _count_lost(self, names: list[Name], outcomes: list[Outcome | None]) -> Stop | None:
         worst, reason = 0, ""
         for name, outcome in zip(names, outcomes, strict=True):
-            if outcome is not None and outcome.status == "lost":
+            if outcome is None:
+                continue
+            if outcome.status != "lost":
+                self._tries.pop(name, None)
+                self._lost.pop(name, None)
+                continue
+            self._tries[name] = self._tries.get(name, 0) + 1
+            if not outcome.remembered:
                 self._lost[name] = self._lost.get(name, 0) + 1
                 worst, reason = max(worst, self._lost[name]), outcome.reason
-            else:
-                self._lost.pop(name, None)
         if not worst:
             return None
         if worst > self._retries:
             return Stop(StopReason.LOST, f"{worst} tries of one point, the last: {reason}")
-        time.sleep(min(0.1 * 2 ** (worst - 1), 10.0))  # what failed may need a moment to recover
+        self._pause(min(0.1 * 2.0 ** min(worst - 1, 10), 10.0))  # what failed may need a moment to recover
         return None
+
+    def _pause(self, seconds: float) -> None:
+        left = seconds if self._deadline is None else self._deadline - time.monotonic()
+        time.sleep(max(0.0, min(seconds, left)))
 
     def _out_of_time(self) -> Stop | None:
         if self._deadline is None or time.monotonic() < self._deadline:
             return None
-        return Stop(StopReason.MAX_SECONDS, f"at evaluation {self.evaluations}")
+        return Stop(StopReason.MAX_SECONDS, f"at evaluation {self.state.evaluations}")
 
     def _interrupted(self) -> Stop:
-        return Stop(StopReason.INTERRUPTED, f"at evaluation {self.evaluations}")
+        return Stop(StopReason.INTERRUPTED, f"at evaluation {self.state.evaluations}")
 
     def _observe(self, view: View) -> Stop | None:
-        view = self.totals.view_with(view, self.opt)
-        if view.generation == 0 or self.history.has(view):  # nothing yet, or seen before the run was resumed
+        state = self.state
+        view = state.totals.view_with(view, state.opt)
+        if view.generation == 0 or state.history.has(view):  # nothing yet, or seen before the run was resumed
             return None
-        self.history.add(view)
+        state.history.add(view)
         if self._progress:
             self._progress.add(view)
         if self._callback is None:
@@ -247,11 +253,12 @@ class Loop:
         return Stop(StopReason.CALLBACK, f"at generation {view.generation}") if wants_stop else None
 
     def _result(self, stop: Stop) -> Result:
-        last = self.opt.result(stop)
-        best = self.totals.best_with(self.opt)
-        reached = self.opt.target is not None and best.fun <= self.opt.target
-        settled = self.opt.target is None and stop.reason.converged and np.isfinite(best.fun)
-        failures = self.ledger.failures()
+        opt, totals = self.state.opt, self.state.totals
+        last = opt.result(stop)
+        best = totals.best_with(opt)
+        reached = opt.target is not None and best.fun <= opt.target
+        settled = opt.target is None and stop.reason.converged and np.isfinite(best.fun)
+        failures = self.state.failures.failures()
         message = stop.message
         if stop.reason is StopReason.NO_FEASIBLE and failures:
             message += f"; most failed with: {failures[0].reason}"
@@ -261,12 +268,12 @@ class Loop:
             fun=best.fun,
             success=bool(reached or settled),
             message=message,
-            nfev=self.evaluations,
-            nit=self.totals.generations + last.nit,
-            n_infeasible=self.totals.infeasible + last.n_infeasible,
-            seed=self.seed,
+            nfev=self.state.evaluations,
+            nit=totals.generations + last.nit,
+            n_infeasible=totals.infeasible + last.n_infeasible,
+            seed=self.state.seed,
             failures=failures,
-            history=self.history.columns(),
+            history=self.state.history.columns(),
         )
 
 

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_callback, names_options
+from fmnes.errors import ArgumentError
 from fmnes.result import Result, View
-from fmnes.run.session import finish, run_session
+from fmnes.run.session import run_session
 from fmnes.run.settings import Settings, describe_objective
+from fmnes.run.snapshots import RunState
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
-from fmnes.strategies import Resampling, Strategy
+from fmnes.strategies import METHODS, Resampling, Strategy, is_known
 
 
 @names_options
@@ -83,7 +85,7 @@ def minimize(
     settings = Settings(
         max_evaluations=max_evaluations,
         max_seconds=max_seconds,
-        workers=os.cpu_count() or 1 if workers == -1 else workers,
+        workers=workers,
         vectorized=vectorized,
         timeout=timeout,
         retries=retries,
@@ -103,10 +105,16 @@ def minimize(
         xtol=xtol,
         ftol=ftol,
     )
+    if run_dir is not None and not is_known(opt.strategy):
+        raise ArgumentError(
+            f"method: found {opt.strategy!r}, a strategy of your own, together with run_dir: such a run can "
+            f"never be resumed; wanted one of {', '.join(METHODS)}, or no run_dir"
+        )
     # Made first: whatever is wrong with the objective is said before a directory is made.
     evaluator = settings.evaluator(fun, executor, len(opt.mean))
+    state = RunState(opt)
     if run_dir is None:
-        return run_session(fun, opt, settings, callback=callback, progress=progress, evaluator=evaluator)
+        return run_session(state, settings, evaluator, callback=callback, progress=progress)
     config = {"settings": settings.as_json(), "objective": describe_objective(fun)}
     try:
         directory = RunDirectory.create(run_dir, config)
@@ -114,14 +122,6 @@ def minimize(
         evaluator.close()
         raise
     with directory:
-        result = run_session(
-            fun,
-            opt,
-            settings,
-            directory=directory,
-            callback=callback,
-            progress=progress,
-            evaluator=evaluator,
+        return run_session(
+            state, settings, evaluator, directory=directory, callback=callback, progress=progress
         )
-        finish(directory, result)
-        return result

@@ -1,78 +1,95 @@
 """An evaluator that remembers: what the log knows is answered from it, the rest is evaluated and logged.
 
-That is all there is to a resume: the optimizer asks for the same points again, and those that were finished
-before cost nothing.
+That is all there is to a resume: the optimizer asks for the same points again, and each try of each of them
+ends as it did before, a lost one too. Only what the log does not know is run.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 
 from fmnes.errors import RunError, StorageError
 from fmnes.evaluation.evaluator import Evaluator, Task
-from fmnes.outcome import WRONG_TYPE, Outcome
-from fmnes.storage.log import EvaluationLog, x_hash
+from fmnes.outcome import Outcome
+from fmnes.storage.log import EvaluationLog, Key, Known, x_hash
 
-Known = dict[tuple[int, int], list[tuple[int, Outcome, int]]]
+#: A row that takes back the one before it, known by its fault.
+FORGOTTEN = Outcome("lost", reason="the run stopped here; it is evaluated again", fault="forgotten")
 
 
 class Remembering:
-    def __init__(
-        self, evaluator: Evaluator, log: EvaluationLog, *, forget_faults: bool = False, ended: bool = False
-    ) -> None:
-        """forget_faults: evaluations that ended the run with an error are made again, as it may be mended.
-        ended: the run is over and only looked at again; what was lost by then stays lost.
-        """
+    def __init__(self, evaluator: Evaluator, log: EvaluationLog) -> None:
         self._evaluator = evaluator
         self._log = log
-        self._forget_faults = forget_faults
-        self._ended = ended
+        self._faults: list[Task] = []
+        """The tasks of this batch that came out with a fault, with the attempt that the log has last."""
+        self.evaluated = 0
+        """Evaluations that were made, and not remembered."""
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
         rest: list[tuple[int, Task]] = []
+        self._faults = []
         known = self._log.find(tasks[0].restart, tasks[0].generation) if tasks else {}
-        forgotten = self._forgotten(tasks, known)
         for position, task in enumerate(tasks):
-            attempts = known.get((task.slot, task.redraw), [])
-            answers = (o for _, o, _ in reversed(attempts) if o.status != "lost" and o.fault not in forgotten)
-            outcome = next(answers, None)
-            if outcome is None and attempts and self._ended:
-                outcome = attempts[-1][1]
-            if outcome is None:
-                # Lost attempts are no answer; their numbers are taken, though.
-                after = max((attempt for attempt, _, _ in attempts), default=-1) + 1
-                rest.append((position, task._replace(attempt=max(task.attempt, after))))
+            rows = known.get((task.slot, task.redraw), [])
+            counted = _since_forgotten(rows)
+            attempt = rows[-1].attempt + 1 if rows else task.attempt
+            if task.attempt >= len(counted):
+                rest.append((position, task._replace(attempt=attempt)))
                 continue
-            if any(found != x_hash(task.x) for _, _, found in attempts):
+            remembered = counted[task.attempt]
+            if remembered.x_hash != x_hash(task.x):
                 raise RunError(
                     f"{self._log.path}: found another point at generation {task.generation}, slot {task.slot}"
                     ", not the one asked for: the run was made with another version of NumPy or fmnes, or "
                     "on another kind of machine, and cannot go on bit for bit"
                 )
-            yield position, outcome
-        started = time.time()
-        clock = time.monotonic()
-        for i, outcome in self._evaluator([task for _, task in rest], deadline) if rest else ():
-            position, task = rest[i]
-            # From the moment the batch was handed out: when one of several workers began is not known here.
-            try:
-                self._log.record(task.key, outcome, task.x, started, time.monotonic() - clock)
-            except RunError as error:
-                raise StorageError(str(error)) from error
-            yield position, outcome
+            if _broke(remembered.outcome):
+                self._faults.append(task._replace(attempt=attempt - 1))
+            yield position, replace(remembered.outcome, remembered=True)
+        if not rest:
+            return
+        handed_out = time.monotonic()
+        with closing(self._evaluator([task for _, task in rest], deadline)) as finished:  # type: ignore[type-var]
+            for i, outcome in finished:
+                position, task = rest[i]
+                self.evaluated += 1
+                seconds = outcome.seconds
+                if math.isnan(seconds):  # nobody knows better
+                    seconds = time.monotonic() - handed_out
+                try:
+                    self._log.record(Key(*task.key), outcome, task.x, time.time() - seconds, seconds)
+                except RunError as error:
+                    raise StorageError(str(error)) from error
+                if _broke(outcome):
+                    self._faults.append(task)
+                yield position, outcome
 
-    def _forgotten(self, tasks: Sequence[Task], known: Known) -> set[str]:
-        """The faults that stopped the run: all of them, or what makes the very first evaluations a bug."""
-        faults = {slot: attempts[-1][1].fault for slot, attempts in known.items()}
-        found = set(faults.values()) - {""}
-        if self._forget_faults:
-            return found
-        if not tasks or tasks[0].generation > 0:
-            return set()
-        if len(faults) == len(tasks) and len(set(faults.values())) == 1:
-            return found
-        return found & {WRONG_TYPE} if faults.get((0, 0)) == WRONG_TYPE else set()
+    def forget_faults(self) -> None:
+        """What broke in the last batch stopped the run: whoever resumes it has mended the objective.
+
+        All of it or nothing, and on disk: a resumed run may be killed before it has made them again.
+        """
+        now = time.time()
+        self._log.record_many(
+            (Key(*task._replace(attempt=task.attempt + 1).key), FORGOTTEN, task.x, now, 0.0)
+            for task in self._faults
+        )
+        self._faults = []
 
     def close(self) -> None:
         self._evaluator.close()
+
+
+def _since_forgotten(rows: Sequence[Known]) -> Sequence[Known]:
+    """The tries that count: those after the last one that was taken back."""
+    last = max((i for i, row in enumerate(rows) if row.outcome.fault == FORGOTTEN.fault), default=-1)
+    return rows[last + 1 :]
+
+
+def _broke(outcome: Outcome) -> bool:
+    return outcome.status == "infeasible" and bool(outcome.fault)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,14 +10,13 @@ from typing import Any
 import numpy as np
 
 from fmnes.arguments import check_callback, names_options
-from fmnes.errors import ArgumentError, FmnesError, RunError
+from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.outcome import Outcome
 from fmnes.result import Result, StopReason, View
-from fmnes.run.session import finish, run_session
+from fmnes.run.session import StoppedByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective
-from fmnes.search import checkpoint
-from fmnes.search.optimizer import Optimizer
+from fmnes.run.snapshots import RunState
 from fmnes.storage.directory import RunDirectory
 
 _UNCHANGED: Any = object()
@@ -65,34 +63,26 @@ def resume(
     with RunDirectory.open(run_dir) as directory:
         settings = _settings(directory, changes)
         objective = _objective(directory, fun)
-        saved = directory.read_snapshot()
-        if saved is None:
-            raise RunError(f"{directory.path}: found no snapshot, so nothing was evaluated; begin a new run")
-        opt = _optimizer(directory, saved, settings)
         ended = not changes and _has_ended(directory)
-        evaluator: Evaluator
-        if ended:
-            evaluator = _NothingLeft(directory)
-        elif objective is None:
+        if not ended and objective is None:
             name = directory.config["objective"]["name"]
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
-        else:
-            evaluator = settings.evaluator(objective, executor, len(opt.mean))
-            directory.finish(None)  # it goes on: the old result is not its result any more
-        directory.update_config({**directory.config, "settings": settings.as_json()})
-        result = run_session(
-            objective,
-            opt,
-            settings,
-            directory=directory,
-            saved=saved,
-            callback=callback,
-            progress=progress,
-            evaluator=evaluator,
-            ended=ended,
-        )
-        finish(directory, result)
-        return result
+
+        def go_on() -> Result:
+            state = _state(directory, settings)
+            evaluator: Evaluator = _NothingLeft(directory)
+            if not ended:
+                evaluator = settings.evaluator(objective, executor, len(state.opt.mean))
+                directory.finish(None)  # it goes on: the old result is not its result any more
+            directory.update_config({**directory.config, "settings": settings.as_json()})
+            return run_session(
+                state, settings, evaluator, directory=directory, callback=callback, progress=progress
+            )
+
+        try:
+            return go_on()
+        except StoppedByTheLog:  # by what is taken back now
+            return go_on()
 
 
 def _has_ended(directory: RunDirectory) -> bool:
@@ -104,24 +94,34 @@ def _has_ended(directory: RunDirectory) -> bool:
     return result is not None and result.get("stop_reason") not in _OPEN_ENDINGS
 
 
-def _optimizer(directory: RunDirectory, saved: Any, settings: Settings) -> Optimizer:
+def _state(directory: RunDirectory, settings: Settings) -> RunState:
+    """The run as its last snapshot has it, with the budgets it is to go on with."""
+    saved = directory.read_snapshot()
+    if saved is None:
+        evaluations = directory.log.count()
+        if evaluations:
+            raise RunError(
+                f"{directory.path}: found {evaluations} evaluations but no snapshot.npz, wanted it back: it "
+                "says where the run had begun"
+            )
+        raise RunError(
+            f"{directory.path}: found no snapshot, so nothing was evaluated; begin the run again: "
+            "fmnes.minimize takes this directory as it is"
+        )
     metadata, arrays = saved
     try:
-        opt = checkpoint.restore(Optimizer, metadata, arrays)
-        spent = int(metadata["loop"]["evaluations"])
-    except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise RunError(f"{directory.path}: found an unusable snapshot ({error})") from None
-    opt.target = settings.target
+        state = RunState.restore(metadata, arrays)
+    except SnapshotError as error:
+        raise RunError(f"{directory.path}: {error}") from None
+    state.opt.target = settings.target
     limit = settings.max_evaluations
-    opt.max_evaluations = None if limit is None else max(limit - spent, 1)
+    state.opt.max_evaluations = None if limit is None else max(limit - state.totals.evaluations, 1)
     if metadata.get("numpy") != np.__version__:
-        warnings.warn(
+        warn(
             f"the run was made with NumPy {metadata.get('numpy')}, this is {np.__version__}: it goes on, but "
-            "perhaps not bit for bit (not bitwise)",
-            RuntimeWarning,
-            stacklevel=4,
+            "perhaps not bit for bit (not bitwise)"
         )
-    return opt
+    return state
 
 
 def _settings(directory: RunDirectory, changes: dict[str, Any]) -> Settings:
@@ -147,13 +147,22 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
             )
         return command_from(remembered)
     found = describe_objective(fun)
-    for key in ("kind", "name", "argv"):
-        if found.get(key) != remembered.get(key) and list(found.get(key) or ()) != remembered.get(key):
-            theirs, ours = (d.get("name") or d.get("argv") for d in (remembered, found))
+    for key in ("kind", "name", "argv", "names", "scales"):
+        theirs, ours = (_plain(d.get(key)) for d in (remembered, found))
+        if theirs != ours:
+            if key == "kind":
+                theirs, ours = (_plain(d.get("name") or d.get("argv")) for d in (remembered, found))
+            what = f"the {key} " if key in ("names", "scales") else ""
             raise RunError(
-                f"{directory.path}: found a run of {theirs!r}, wanted one of {ours!r}: another objective"
+                f"{directory.path}: found a run of {what}{theirs!r}, wanted one of {what}{ours!r}: "
+                "another objective"
             )
     return fun
+
+
+def _plain(value: Any) -> Any:
+    """As it was read from JSON."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 class _NothingLeft:

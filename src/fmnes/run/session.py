@@ -1,4 +1,4 @@
-"""One session of a run: from arguments to a loop, with or without a run directory under it.
+"""One session of a run: what a process needs around the loop, with or without a run directory under it.
 
 `minimize` begins a run and `resume` goes on with one; both end up here.
 """
@@ -9,137 +9,85 @@ import contextlib
 import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
-from fmnes.errors import RunError, StorageError
+from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
-from fmnes.report.history import COLUMNS
 from fmnes.report.progress import Progress
-from fmnes.result import Best, Result, View
+from fmnes.result import Result, View
 from fmnes.run.loop import Loop
 from fmnes.run.replay import Remembering
 from fmnes.run.settings import Settings
-from fmnes.search import checkpoint
-from fmnes.search.optimizer import Optimizer
+from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.storage.directory import RunDirectory
-
-#: Seconds between snapshots. What was evaluated since then is in the log, so this only saves replaying.
-SNAPSHOT_SECONDS = 1.0
 
 
 def run_session(
-    fun: Any,
-    opt: Optimizer,
+    state: RunState,
     settings: Settings,
+    evaluator: Evaluator,
     *,
-    executor: Any = None,
     directory: RunDirectory | None = None,
-    saved: tuple[dict[str, Any], dict[str, Any]] | None = None,
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
-    evaluator: Evaluator | None = None,
-    ended: bool = False,
 ) -> Result:
-    """Run to the end. `saved` is the snapshot that `opt` comes from, if any; `ended`: see `Remembering`."""
-    evaluator = evaluator or settings.evaluator(fun, executor, len(opt.mean))
-    if directory:
-        evaluator = Remembering(
-            evaluator, directory.log, forget_faults=settings.on_error == "raise", ended=ended
+    """Run to the end, and leave the result in the directory. Closes the evaluator."""
+    left = None if settings.max_seconds is None else settings.max_seconds - state.seconds
+    with contextlib.ExitStack() as around:
+        around.callback(evaluator.close)
+        if directory:
+            evaluator = around.enter_context(_remembering(evaluator, directory))
+            around.enter_context(_sigterm_interrupts())
+        loop = Loop(
+            state,
+            evaluator,
+            retries=settings.retries,
+            restarts=settings.restarts,
+            max_evaluations=settings.max_evaluations,
+            deadline=None if left is None else time.monotonic() + left,
+            raise_errors=settings.on_error == "raise",
+            callback=callback,
+            progress=Progress() if progress else None,
+            snapshots=Snapshots(directory) if directory else None,
         )
-    left = settings.max_seconds
-    if left is not None and saved is not None:
-        left -= saved[0]["loop"]["seconds"]
-    snapshots = Snapshots(directory, saved) if directory else None
-    loop = Loop(
-        opt,
-        evaluator,
-        retries=settings.retries,
-        restarts=settings.restarts,
-        max_evaluations=settings.max_evaluations,
-        deadline=None if left is None else time.monotonic() + left,
-        raise_errors=settings.on_error == "raise",
-        callback=callback,
-        progress=Progress() if progress else None,
-        checkpoint=snapshots,
-    )
-    if saved and directory:
-        restore_loop(loop, *saved, directory)
+        result = loop.run()
+    if directory:
+        _finish(directory, result)
+    return result
+
+
+class StoppedByTheLog(ObjectiveError):
+    """The objective looked broken, and nothing new was evaluated to say so: it may have been mended."""
+
+
+@contextlib.contextmanager
+def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Evaluator]:
+    """An evaluator that remembers; what breaks the run is not remembered."""
+    remembering = Remembering(evaluator, directory.log)
     try:
-        with _sigterm_interrupts():
-            return loop.run()
-    finally:
-        evaluator.close()
+        yield remembering
+    except ObjectiveError as error:
+        remembering.forget_faults()
+        if not remembering.evaluated:
+            raise StoppedByTheLog(*error.args) from None
+        raise
 
 
-class Snapshots:
-    """Writes the loop to the run directory, at most once a second."""
-
-    def __init__(self, directory: RunDirectory, saved: Any) -> None:
-        self._directory = directory
-        self._seconds_before = saved[0]["loop"]["seconds"] if saved else 0.0
-        self._started = time.monotonic()
-        self._last = -np.inf
-
-    def __call__(self, loop: Loop) -> None:
-        now = time.monotonic()
-        if now - self._last < SNAPSHOT_SECONDS:
-            return
-        self._last = now
-        metadata, arrays = checkpoint.dump(loop.opt)
-        totals = loop.totals
-        metadata["loop"] = {
-            "restarts": totals.restarts,
-            "evaluations": totals.evaluations,
-            "generations": totals.generations,
-            "infeasible": totals.infeasible,
-            "best_evaluation": totals.best.evaluation,
-            "seconds": self._seconds_before + now - self._started,
-            "seed": None if loop.seed is None else str(loop.seed),
-        }
-        metadata["ledger"], points = loop.ledger.dump()
-        arrays.update(points)
-        if totals.best.x is not None:
-            arrays["loop.best.x"], arrays["loop.best.fun"] = totals.best.x, np.asarray(totals.best.fun)
-        arrays["loop.history"] = loop.history.rows
-        try:
-            self._directory.write_snapshot(metadata, arrays)
-        except RunError as error:
-            raise StorageError(str(error)) from error
-
-
-def restore_loop(
-    loop: Loop, metadata: dict[str, Any], arrays: dict[str, Any], directory: RunDirectory
-) -> None:
-    try:
-        saved, totals = metadata["loop"], loop.totals
-        for name in ("restarts", "evaluations", "generations", "infeasible"):
-            setattr(totals, name, int(saved[name]))
-        if "loop.best.x" in arrays:
-            best_fun = float(arrays["loop.best.fun"])
-            totals.best = Best(arrays["loop.best.x"], best_fun, int(saved["best_evaluation"]))
-        rows = np.asarray(arrays["loop.history"], dtype=float).reshape(-1, len(COLUMNS))
-        loop.history.restore(rows)
-        loop.seed = None if saved["seed"] is None else int(saved["seed"])
-        loop.ledger.restore(metadata["ledger"], arrays)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{directory.path}: found an unusable snapshot ({error})") from None
-
-
-def finish(directory: RunDirectory, result: Result) -> None:
+def _finish(directory: RunDirectory, result: Result) -> None:
     """Leave the result in the directory; a disk that is full must not take it from the caller."""
     try:
         directory.finish(result.as_json())
     except RunError as error:
-        warnings.warn(f"the result could not be saved: {error}", RuntimeWarning, stacklevel=3)
+        warn(f"the result could not be saved: {error}")
 
 
 @contextlib.contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """Batch systems end a job with SIGTERM: taken like Ctrl-C, so that the run ends with what it has."""
+    """Batch systems end a job with SIGTERM: taken like Ctrl-C, so that the run ends with what it has.
+
+    Only where it is kept, so that it can be resumed: a script must not swallow a signal that is meant for it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

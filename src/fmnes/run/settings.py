@@ -38,14 +38,19 @@ class Settings:
         for name in ("retries", "restarts", "workers"):
             least = 1 if name == "workers" else 0
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            cores = name == "workers" and type(value) is int and value == -1
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, np.integer))
+                or not (value >= least or cores)
+            ):
                 raise ArgumentError(f"{name}: found {value!r}, wanted a whole number of at least {least}")
 
     def evaluator(self, fun: Any, executor: Any, d: int) -> Evaluator:
         return choose_evaluator(
             fun,
             d,
-            workers=self.workers,
+            workers=_cores() if self.workers == -1 else self.workers,
             timeout=self.timeout,
             retries=self.retries,
             executor=executor,
@@ -56,6 +61,13 @@ class Settings:
     def as_json(self) -> dict[str, Any]:
         """NumPy's numbers as Python's, which JSON knows."""
         return {k: v.item() if isinstance(v, np.generic) else v for k, v in asdict(self).items()}
+
+
+def _cores() -> int:
+    """Those that this process may use, which a batch system may have limited."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def describe_objective(fun: Any) -> dict[str, Any]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fmnes.result import Best, View
 from fmnes.search.optimizer import Optimizer
+from fmnes.storage.snapshot import Arrays
+
+_NONE = Best(None, np.inf, 0)
 
 
+@dataclass
 class Totals:
     """Of the searches before the last restart; all zero before the first."""
 
-    def __init__(self) -> None:
-        self.restarts = 0
-        self.evaluations = 0
-        self.generations = 0
-        self.infeasible = 0
-        self.best = Best(None, np.inf, 0)
+    restarts: int = 0
+    evaluations: int = 0
+    generations: int = 0
+    infeasible: int = 0
+    best: Best = _NONE
 
     def take(self, opt: Optimizer) -> None:
         """That search is over, and another one begins."""
@@ -39,3 +43,25 @@ class Totals:
             return view
         evaluations = self.evaluations + view.evaluations
         return replace(view, evaluations=evaluations, best=self.best_with(opt), restart=self.restarts)
+
+    def dump(self) -> tuple[dict[str, int], Arrays]:
+        counts = {
+            "restarts": self.restarts,
+            "evaluations": self.evaluations,
+            "generations": self.generations,
+            "infeasible": self.infeasible,
+            "best_evaluation": self.best.evaluation,
+        }
+        if self.best.x is None:
+            return counts, {}
+        return counts, {"totals.best.x": self.best.x, "totals.best.fun": np.asarray(self.best.fun)}
+
+    @classmethod
+    def restore(cls, counts: dict[str, Any], arrays: Arrays) -> Totals:
+        best = Best(None, np.inf, 0)
+        if "totals.best.x" in arrays:
+            best = Best(
+                arrays["totals.best.x"], float(arrays["totals.best.fun"]), int(counts["best_evaluation"])
+            )
+        names = ("restarts", "evaluations", "generations", "infeasible")
+        return cls(**{name: int(counts[name]) for name in names}, best=best)

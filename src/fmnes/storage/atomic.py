@@ -90,7 +90,9 @@ def sync_directory(directory: Path) -> None:
 
 def unfinished(path: Path) -> list[Path]:
     """What writes to `path` that were killed have left; who holds the directory's lock may delete it."""
-    return list(path.parent.glob(f".{path.name}.*{TEMPORARY}"))
+    # As mkstemp names them, or `_keep`: a user's own file of a similar name is not ours to delete.
+    name = re.compile(rf"\.{re.escape(path.name)}\.(link|[a-z0-9_]{{8}}){re.escape(TEMPORARY)}")
+    return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
 
 
 def _keep(path: Path, keep: Path) -> None:

@@ -16,15 +16,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import warnings
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from fmnes.errors import ArgumentError, RunError, SnapshotError, UsageError
+from fmnes.errors import ArgumentError, RunError, SnapshotError, UsageError, warn
 from fmnes.storage.atomic import atomic_write, sync_directory, unfinished
-from fmnes.storage.lock import RunLock, holder
-from fmnes.storage.log import Durability, EvaluationLog
+from fmnes.storage.lock import RunLock, holder, is_lock
+from fmnes.storage.log import Durability, EvaluationLog, is_log, side_files
+from fmnes.storage.regular import is_regular, read_regular
 from fmnes.storage.snapshot import Arrays, read_snapshot, write_snapshot
 from fmnes.storage.wal import torn
 
@@ -33,7 +33,8 @@ VERSION = 1
 CONFIG, RESULT, LOCK, LOG = "config.json", "result.json", "lock", "evaluations.sqlite"
 SNAPSHOT, PREVIOUS = "snapshot.npz", "snapshot.previous.npz"
 
-_LOG_FILES = {LOG, f"{LOG}-wal", f"{LOG}-shm", f"{LOG}-journal"}
+#: What is written to a temporary file first, which a kill leaves behind.
+_WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS)
 _MAX_JSON_BYTES = 256 * 2**20
 
 
@@ -50,7 +51,11 @@ class RunDirectory:
     def create(
         cls, path: str | os.PathLike[str], config: dict[str, Any], *, durability: Durability = "auto"
     ) -> RunDirectory:
-        """A new run at `path`, which must not exist or be empty; `config` is JSON data without NaN or inf."""
+        """A new run at `path`; `config` is JSON data without NaN or inf.
+
+        `path` must not exist, be empty, or hold a run of ours that has evaluated nothing. Whatever else is
+        there is refused and left as it is.
+        """
         path = Path(path).absolute()
         config = _plain("config", config)
         try:
@@ -66,9 +71,8 @@ class RunDirectory:
             lock = RunLock(path / LOCK)
             undo.callback(lock.release)
             _refuse_used(path)  # again: another process may have been quicker
-            # Without a config no run has begun: these are the remains of a creation that was killed.
-            _remove(*unfinished(path / CONFIG), *unfinished(path / SNAPSHOT))
-            _remove(*(path / name for name in _LOG_FILES))
+            # Nothing was evaluated here: these are the remains of a run that was ended as it began.
+            _remove(path / RESULT, *(file for name in _WRITTEN for file in unfinished(path / name)))
             log = EvaluationLog(path / LOG, durability)
             undo.callback(log.close)
             _write_json(path / CONFIG, config)
@@ -87,21 +91,20 @@ class RunDirectory:
             raise RunError(f"{path}: found {error.strerror!r}, wanted a run directory") from None
         if CONFIG not in names:
             raise RunError(f"{path}: found no {CONFIG} in it, wanted a run directory")
+        _refuse_special(path)
+        _read_json(path / CONFIG)  # before anything is written: a directory that merely looks like ours
         with contextlib.ExitStack() as undo:
             lock = None
             if not read_only:
                 lock = RunLock(path / LOCK)
                 undo.callback(lock.release)
-                for name in (CONFIG, RESULT, SNAPSHOT, PREVIOUS):
-                    _remove(*unfinished(path / name))
+                _remove(*(file for name in _WRITTEN for file in unfinished(path / name)))
             config = _read_json(path / CONFIG)
             if LOG not in names:
                 raise RunError(f"{path}: found no {LOG}, which belongs to every run; wanted it back")
             if not read_only and torn(path / LOG):
-                warnings.warn(
-                    f"{path / LOG}: the last record was cut off and is dropped; its evaluation is made again",
-                    RuntimeWarning,
-                    stacklevel=4,
+                warn(
+                    f"{path / LOG}: the last record was cut off and is dropped; its evaluation is made again"
                 )
             log = EvaluationLog(path / LOG, durability, read_only=read_only)
             undo.pop_all()
@@ -131,7 +134,7 @@ class RunDirectory:
             snapshot = read_snapshot(previous)
         except SnapshotError as error:
             raise RunError(f"{problem}; and of the one before: {error}") from None
-        warnings.warn(f"{problem}; going on from the one before", RuntimeWarning, stacklevel=2)
+        warn(f"{problem}; going on from the one before")
         return snapshot
 
     def update_config(self, config: dict[str, Any]) -> None:
@@ -183,19 +186,56 @@ class RunDirectory:
 
 
 def _refuse_used(path: Path) -> None:
+    """Raises RunError unless a run may begin here: there is nothing, or what we know to be ours, and empty.
+
+    Nothing is changed. A name proves nothing: a user may well have a config.json and a lock.
+    """
     names = set(os.listdir(path))
-    # Before its first snapshot nothing was evaluated: such a run may begin again.
-    if CONFIG in names and names & {SNAPSHOT, PREVIOUS, RESULT}:
+    ours = CONFIG in names and _is_config(path / CONFIG)
+    if ours and names & {SNAPSHOT, PREVIOUS}:
         raise RunError(
             f"{path}: found a run in this directory, wanted a new or empty one; fmnes.resume goes on with it"
         )
-    leftovers = {leftover.name for name in (CONFIG, SNAPSHOT) for leftover in unfinished(path / name)}
-    foreign = sorted(names - _LOG_FILES - {LOCK, CONFIG} - leftovers)
+    # The lock is what a run begins with, and it is empty for the moment that it takes to write it.
+    begun = ours or (names > {LOCK} and (path / LOCK).stat().st_size > 0)
+    known = set()
+    if LOCK in names and is_lock(path / LOCK):
+        known |= {LOCK}
+    if ours:
+        known |= {CONFIG, RESULT}
+    if begun and LOG in names and is_log(path / LOG):
+        known |= {file.name for file in side_files(path / LOG)}
+    if begun:
+        known |= {file.name for name in _WRITTEN for file in unfinished(path / name)}
+    foreign = sorted(names - known)
     if foreign:
         raise RunError(
             f"{path}: found {', '.join(foreign[:3])}{', ...' if foreign[3:] else ''} in it, wanted a new or "
             "empty directory"
         )
+    if LOG in names:
+        with contextlib.closing(EvaluationLog(path / LOG, read_only=True)) as log:
+            evaluations = log.count()
+        if evaluations:
+            raise RunError(
+                f"{path}: found a run of {evaluations} evaluations without its {SNAPSHOT}, wanted a new or "
+                "empty directory; with the snapshot back in its place fmnes.resume goes on with it"
+            )
+
+
+def _is_config(path: Path) -> bool:
+    try:
+        _read_json(path)
+    except RunError:
+        return False
+    return True
+
+
+def _refuse_special(path: Path) -> None:
+    """Raises RunError if one of a run's files is a pipe, a device or the like."""
+    for file in (path / CONFIG, path / RESULT, path / SNAPSHOT, path / PREVIOUS, *side_files(path / LOG)):
+        if os.path.lexists(file) and not is_regular(file):
+            raise RunError(f"{file}: found something else than a plain file, wanted a run directory of ours")
 
 
 def _remove(*paths: Path) -> None:
@@ -217,18 +257,19 @@ def _plain(name: str, data: dict[str, Any]) -> dict[str, Any]:
 
 def _write_json(path: Path, data: dict[str, Any]) -> None:
     envelope = {"format": FORMAT, "version": VERSION, "checksum": _checksum(data), "data": data}
+    text = json.dumps(envelope, indent=2, allow_nan=False).encode()
+    if len(text) > _MAX_JSON_BYTES:  # it could not be read back
+        raise RunError(f"{path}: found {len(text)} bytes to write, wanted at most {_MAX_JSON_BYTES}")
     try:
         with atomic_write(path) as file:
-            file.write(json.dumps(envelope, indent=2, allow_nan=False).encode())
+            file.write(text)
     except OSError as error:
         raise RunError(f"{path}: could not be written ({error})") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MAX_JSON_BYTES:
-            raise RunError("found a file of unreasonable size")
-        return _unwrap(json.loads(path.read_bytes().decode()))
+        return _unwrap(json.loads(read_regular(path, _MAX_JSON_BYTES).decode()))
     except RunError as error:
         raise RunError(f"{path}: {error}") from None
     except (OSError, ValueError, RecursionError) as error:

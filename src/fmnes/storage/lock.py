@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import socket
+import stat
 import sys
 import time
 import weakref
@@ -45,7 +46,7 @@ class RunLock:
         self._path = Path(path)
         self._descriptor: int | None = None
         try:
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
             self._descriptor = os.open(self._path, flags, 0o600)
         except OSError as error:
             raise RunError(
@@ -53,6 +54,8 @@ class RunLock:
                 "that this process may write to"
             ) from None
         try:
+            if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+                raise RunError(f"{self._path}: found something else than a plain file, wanted a lock of ours")
             self._acquire(self._descriptor, patience)
         except BaseException:
             self.release()
@@ -61,7 +64,8 @@ class RunLock:
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.lseek(self._descriptor, 0, os.SEEK_SET)
-            os.write(self._descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+            host = re.sub(r"[^\w.-]", "-", socket.gethostname())[:255] or "unnamed"
+            os.write(self._descriptor, f"{os.getpid()} {host}\n".encode())
         _held.add(self)
 
     def _acquire(self, descriptor: int, patience: float) -> None:
@@ -96,7 +100,7 @@ class RunLock:
 def holder(path: str | os.PathLike[str]) -> str | None:
     """Who holds the lock, such as "process 17 on node3", or None. Only a glance: it may change at once."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError:
         return None
     try:
@@ -108,11 +112,28 @@ def holder(path: str | os.PathLike[str]) -> str | None:
     return None
 
 
+def is_lock(path: str | os.PathLike[str]) -> bool:
+    """Whether a process of ours has written this file. One that it had only just made may be empty."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        return False
+    try:
+        status = os.fstat(descriptor)
+        return stat.S_ISREG(status.st_mode) and (status.st_size == 0 or _read(descriptor) is not None)
+    finally:
+        os.close(descriptor)
+
+
 def _written_in(descriptor: int) -> str:
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    text = os.read(descriptor, 300).decode("utf-8", "replace")
-    found = re.fullmatch(r"(\d{1,10}) ([\w.-]{1,255})\n", text)
+    found = _read(descriptor)
     return f"process {found[1]} on {found[2]}" if found else "another process"
+
+
+def _read(descriptor: int) -> re.Match[str] | None:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    text = os.read(descriptor, 2000).decode("utf-8", "replace")
+    return re.fullmatch(r"(\d{1,10}) ([\w.-]{1,255})\n", text)
 
 
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()

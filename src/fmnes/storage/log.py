@@ -24,7 +24,8 @@ import numpy as np
 from fmnes.errors import RunError
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
-from fmnes.storage.atomic import on_network
+from fmnes.storage.atomic import atomic_write, on_network
+from fmnes.storage.regular import is_regular, open_regular
 
 APPLICATION_ID = 0x464D4E53  # "FMNS"
 VERSION = 1
@@ -58,6 +59,14 @@ class Key(NamedTuple):
     slot: int
     redraw: int = 0
     attempt: int = 0
+
+
+class Known(NamedTuple):
+    """One try of a point, as a resumed run needs it."""
+
+    attempt: int
+    outcome: Outcome
+    x_hash: int
 
 
 class Logged(NamedTuple):
@@ -97,10 +106,15 @@ class EvaluationLog:
         """On a network file system: the slower journal that works there, and a sync of each row."""
         self._durability, self._read_only = durability, read_only
         self._seconds, self._rows = 0.0, 0
-        new = not read_only and not self.path.exists()
+        self._process = os.getpid()
         with self._reading():
+            if not read_only and not self.path.exists():
+                _create(self.path)
+            for name in side_files(self.path):
+                if name.exists() and not is_regular(name):
+                    raise RunError(f"found {name.name}, which is not a plain file")
             try:
-                self._open("ro" if read_only else "rwc" if new else "rw")
+                self._open("ro" if read_only else "rw")
             except sqlite3.OperationalError as error:
                 if not read_only or "readonly" not in str(error):
                     raise
@@ -150,13 +164,18 @@ class EvaluationLog:
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def find(self, restart: int, generation: int) -> dict[tuple[int, int], list[tuple[int, Outcome, int]]]:
-        """What is known of one generation: (attempt, outcome, x_hash) of each (slot, redraw), in order."""
-        found: dict[tuple[int, int], list[tuple[int, Outcome, int]]] = {}
+    def find(self, restart: int, generation: int) -> dict[tuple[int, int], list[Known]]:
+        """What is known of one generation: the tries of each (slot, redraw), in order."""
+        found: dict[tuple[int, int], list[Known]] = {}
         for row in self._select("WHERE restart = ? AND generation = ?", (int(restart), int(generation))):
-            attempts = found.setdefault((row.key.slot, row.key.redraw), [])
-            attempts.append((row.key.attempt, row.outcome, row.x_hash))
+            tries = found.setdefault((row.key.slot, row.key.redraw), [])
+            tries.append(Known(row.key.attempt, row.outcome, row.x_hash))
         return found
+
+    def count(self) -> int:
+        with self._reading():
+            (rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()
+            return int(rows)
 
     def infeasible(self, before: tuple[int, int] | None = None) -> Iterator[Logged]:
         """The failed evaluations in the order of their keys: all, or those before a (restart, generation)."""
@@ -200,19 +219,14 @@ class EvaluationLog:
 
     # -- the file -----------------------------------------------------------------------------------------
 
-    def _open(self, mode: Literal["ro", "rw", "rwc"]) -> None:
+    def _open(self, mode: Literal["ro", "rw"]) -> None:
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
         # Autocommit: each insert is its own transaction. Waiting is for readers in safe mode.
         self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30)
         try:
-            if mode != "rwc":
-                self._check()
+            self._check()
             if not self._read_only:
                 self._prepare_writing()
-            if mode == "rwc":
-                script = f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {_SCHEMA}"
-                # At the end into the file itself, so that an empty one is known to be damaged.
-                self._db.executescript(f"BEGIN; {script}; COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
         except BaseException:
             self._db.close()
             raise
@@ -224,6 +238,9 @@ class EvaluationLog:
         full = self.safe_mode or self._durability == "full"
         self._db.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
         self._db.execute("PRAGMA wal_autocheckpoint=4000")  # pages: a checkpoint syncs twice, so seldom
+        self._db.execute(
+            "SELECT 1 FROM evaluations LIMIT 1"
+        )  # its side files are there now, also for readers
 
     def _check(self) -> None:
         for pragma in ("trusted_schema=OFF", "cell_size_check=ON", f"query_only={self._read_only:d}"):
@@ -243,11 +260,41 @@ class EvaluationLog:
             raise RunError(f"found a damaged evaluation log ({' '.join(str(found).split())})")
 
     def close(self) -> None:
-        """Safe to call twice. Leaves one file that can be read anywhere, unless a reader is in the way."""
+        """Safe to call twice. Leaves one file that can be read anywhere, unless a reader is in the way.
+
+        In a forked child it does nothing: the connection is the parent's.
+        """
+        if os.getpid() != self._process:
+            return
         with contextlib.suppress(sqlite3.Error):
             if not self._read_only:
                 self._db.executescript("PRAGMA busy_timeout=0; PRAGMA journal_mode=DELETE")
         self._db.close()
+
+
+def side_files(path: Path) -> list[Path]:
+    """The log and what SQLite may have beside it."""
+    return [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))]
+
+
+def is_log(path: Path) -> bool:
+    """Whether a file is an evaluation log, by the first bytes of it."""
+    try:
+        with open_regular(path) as file:
+            header = file.read(100)
+    except OSError:
+        return False
+    # https://www.sqlite.org/fileformat2.html#the_database_header
+    return header[:16] == b"SQLite format 3\0" and header[68:72] == APPLICATION_ID.to_bytes(4, "big")
+
+
+def _create(path: Path) -> None:
+    """An empty log, there as a whole or not at all: whatever else has this name is not ours."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {_SCHEMA}")
+        empty = db.serialize()
+    with atomic_write(path) as file:
+        file.write(empty)
 
 
 def x_hash(x: Vector) -> int:

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
 from fmnes.storage.atomic import atomic_write
+from fmnes.storage.regular import open_regular
 
 FORMAT = "fmnes-snapshot"
-VERSION = 1
+VERSION = 2
 _METADATA = "metadata.json"
 _MAX_METADATA_BYTES = 16 * 2**20
 
@@ -38,21 +39,28 @@ def write_snapshot(
     """
     # The zip directory has no checksum of its own, so the names in it are repeated where there is one.
     header = {"format": FORMAT, "version": VERSION, "numpy": np.__version__, "arrays": list(arrays)}
-    text = json.dumps({**metadata, **header}, allow_nan=False).encode()
-    with (
-        atomic_write(Path(path), keep=keep) as file,
-        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
-    ):
-        archive.writestr(_METADATA, text)
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.asarray(array), version=(1, 0), allow_pickle=False)
+    text = json.dumps({**metadata, **header}, allow_nan=False, ensure_ascii=False)
+    encoded = text.encode(errors="backslashreplace")  # half of a surrogate pair becomes JSON's own escape
+    if len(encoded) > _MAX_METADATA_BYTES:
+        raise SnapshotError(f"found {len(encoded)} bytes of metadata, wanted at most {_MAX_METADATA_BYTES}")
+    with atomic_write(Path(path), keep=keep) as file:
+        archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+        try:
+            archive.writestr(_METADATA, encoded)
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(array), version=(1, 0), allow_pickle=False)
+            archive.close()
+        except BaseException:
+            # Its own clean-up would complain of the unfinished member, and hide a Ctrl-C behind that.
+            archive.fp = None
+            raise
 
 
 def read_snapshot(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     path = Path(path)
     try:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             return _read(archive, os.fstat(file.fileno()).st_size)
     except SnapshotError as error:
         raise SnapshotError(f"{path}: {error}") from None

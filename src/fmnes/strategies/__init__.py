@@ -66,6 +66,12 @@ def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:
     return method, None
 
 
+def is_known(strategy: Strategy) -> bool:
+    """Whether it is one of ours, which a saved file can name, and not a strategy of the user's own."""
+    known = METHODS.get(strategy.name)
+    return known is not None and type(strategy) is type(known())
+
+
 __all__ = [
     "CMAES",
     "CRFMNES",
@@ -76,5 +82,6 @@ __all__ = [
     "Resampling",
     "Shape",
     "Strategy",
+    "is_known",
     "resolve",
 ]

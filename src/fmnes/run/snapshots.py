@@ -1,0 +1,119 @@
+"""Snapshots of a run: what is in one, how often one is written, and that it can be read back.
+
+Each part of a run dumps and restores itself, beside its own fields; here they are put together. What was
+evaluated since the last snapshot is in the log, so a snapshot only saves replaying it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
+from fmnes.report.failures import Ledger
+from fmnes.report.history import History
+from fmnes.run.totals import Totals
+from fmnes.search.checkpoint import dump, restore
+from fmnes.search.optimizer import Optimizer
+from fmnes.storage.directory import RunDirectory
+from fmnes.storage.snapshot import Arrays
+
+#: Seconds from one snapshot to the next, at least, …
+SNAPSHOT_SECONDS = 1.0
+#: … and times what the last one took: they never take more than 5 % of a run.
+SNAPSHOT_REST = 20.0
+
+
+@dataclass
+class RunState:
+    """A run in progress, from its first search to the present one: all that a resumed one must know."""
+
+    opt: Optimizer
+    totals: Totals = field(default_factory=Totals)
+    history: History = field(default_factory=History)
+    failures: Ledger = field(default_factory=Ledger)
+    seconds: float = 0.0
+    """What the sessions before this one have taken."""
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        self._began = time.monotonic()
+        self.seed = self.opt.seed if self.seed is None else self.seed
+
+    @property
+    def evaluations(self) -> int:
+        return self.totals.evaluations + self.opt.evaluations
+
+    def dump(self) -> tuple[dict[str, Any], Arrays]:
+        metadata, arrays = dump(self.opt)
+        totals, best = self.totals.dump()
+        history, rows = self.history.dump()
+        failures, points = self.failures.dump()
+        metadata["run"] = {
+            "seconds": self.seconds + time.monotonic() - self._began,
+            "seed": None if self.seed is None else str(self.seed),
+            "totals": totals,
+            "history": history,
+            "failures": failures,
+        }
+        return metadata, {**arrays, **best, "history": rows, "failures": points}
+
+    @classmethod
+    def restore(cls, metadata: dict[str, Any], arrays: Arrays) -> RunState:
+        """Raises SnapshotError for what `dump` cannot have written."""
+        try:
+            opt = restore(Optimizer, metadata, arrays)
+            if "loop" in metadata:
+                metadata, arrays = _from_version_1(metadata, arrays)
+            run = metadata["run"]
+            return cls(
+                opt,
+                Totals.restore(run["totals"], arrays),
+                History.restore(run["history"], np.asarray(arrays["history"], dtype=float)),
+                Ledger.restore(run["failures"], np.asarray(arrays["failures"], dtype=float)),
+                float(run["seconds"]),
+                None if run["seed"] is None else int(run["seed"]),
+            )
+        except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise SnapshotError(f"found an unusable snapshot ({type(error).__name__}: {error})") from None
+
+
+def _from_version_1(metadata: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """A snapshot of fmnes 0.1 as one of this version."""
+    loop, ledger = metadata["loop"], metadata["ledger"]
+    points = [arrays[f"ledger.{i}"] for i in range(len(ledger))]
+    rows = arrays["loop.history"]
+    run = {
+        "seconds": loop["seconds"],
+        "seed": loop["seed"],
+        "totals": loop,
+        "history": [len(rows), 1],
+        "failures": [[*entry, len(own)] for entry, own in zip(ledger, points, strict=True)],
+    }
+    best = {f"totals.best.{k}": arrays[f"loop.best.{k}"] for k in ("x", "fun") if f"loop.best.{k}" in arrays}
+    d = len(arrays["x0"])
+    all_points = np.concatenate([np.empty((0, d)), *points])
+    return {**metadata, "run": run}, {**arrays, **best, "history": rows, "failures": all_points}
+
+
+class Snapshots:
+    """Writes a run to its directory whenever it is time for it."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+        self._due = -np.inf
+
+    def take(self, state: RunState) -> None:
+        """To be called at the beginning of a generation. Raises StorageError if the disk does not take it."""
+        began = time.monotonic()
+        if began < self._due:
+            return
+        try:
+            self._directory.write_snapshot(*state.dump())
+        except (RunError, SnapshotError) as error:
+            raise StorageError(str(error)) from error
+        now = time.monotonic()
+        self._due = now + max(SNAPSHOT_SECONDS, SNAPSHOT_REST * (now - began) if SNAPSHOT_SECONDS else 0.0)
