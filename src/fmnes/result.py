@@ -104,7 +104,7 @@ class Failure:
     reason: str
     count: int
     x: NDArray[np.float64]
-    """The first points that failed so, oldest first. (at most 100, d)"""
+    """The first points that failed so, oldest first; fewer where there are many or long ones. (≤ 100, d)"""
     detail: str
     """The first one's traceback or error output, its tail."""
 
@@ -133,7 +133,8 @@ class Result:
     """The seed that repeats this run; None if a Generator was passed in."""
     failures: list[Failure] = field(default_factory=list)
     history: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """One array per column, one entry per generation: pandas.DataFrame(result.history) reads it."""
+    """One array per column, one entry per generation: pandas.DataFrame(result.history) reads it.
+    Of more than 32,768 generations every second one is kept, then every fourth, … and always the last."""
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON data: without the history, and without NaN or infinity."""
@@ -149,7 +150,8 @@ class Result:
             "x_mean": self.x_mean.tolist(),
             "seed": self.seed,
             "failures": [
-                {"reason": f.reason, "count": f.count, "first_x": f.x[0].tolist()} for f in self.failures
+                {"reason": f.reason, "count": f.count, "first_x": f.x[0].tolist() if len(f.x) else None}
+                for f in self.failures
             ],
         }
 

@@ -1,0 +1,315 @@
+"""Snapshots of whole runs: what is in them, how large they grow, how often they are written, and old ones."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmnes
+from fmnes import StopReason, minimize, resume
+from fmnes.report import failures, history
+from fmnes.report.failures import Ledger
+from fmnes.report.history import COLUMNS, History
+from fmnes.result import Best, View
+from fmnes.run import snapshots
+from fmnes.run.snapshots import RunState, Snapshots
+from fmnes.storage import atomic, snapshot
+from fmnes.storage.directory import RunDirectory
+from fmnes.storage.snapshot import read_snapshot, write_snapshot
+from tests.torture import differences, portrait, watching
+
+DATA = Path(__file__).parent / "data"
+
+
+def sphere(x: Any) -> float:
+    return float(np.sum(x * x))
+
+
+# -- what is written can be read back ---------------------------------------------------------------------
+
+
+def test_a_thousand_reasons_in_any_script_can_be_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Characters that JSON may write as twelve bytes, in reasons and tracebacks of every length."""
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    calls = 0
+
+    def fun(x: Any) -> float:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise RuntimeError(f"{calls} " + "\U0001f4a5" * 250 + "\x01" * 40 + "\udcff")
+        return sphere(x)
+
+    run = tmp_path / "run"
+    minimize(fun, [1.0, 2.0], 0.5, rng=1, population_size=200, max_evaluations=2400, run_dir=run)
+    metadata, arrays = read_snapshot(run / "snapshot.npz")
+    assert len(RunState.restore(metadata, arrays).failures.failures()) > 900
+    found = resume(run, fun, max_evaluations=2600)
+    assert found.nfev == 2600 and found.failures[0].reason == failures.OTHER
+
+
+def test_a_snapshot_that_could_not_be_read_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(fmnes.SnapshotError, match="bytes of metadata"):
+        write_snapshot(tmp_path / "a.npz", {"text": "x" * 2**24}, {})
+    assert not list(tmp_path.iterdir())
+
+
+def test_half_of_a_surrogate_pair_can_be_read_back(tmp_path: Path) -> None:
+    write_snapshot(tmp_path / "a.npz", {"text": "σ \udcff \U0001f4a5"}, {})
+    assert read_snapshot(tmp_path / "a.npz")[0]["text"] == "σ \udcff \U0001f4a5"
+
+
+# -- and stays small --------------------------------------------------------------------------------------
+
+
+def test_the_ledger_stays_small_whatever_fails() -> None:
+    """A thousand reasons, a hundred points of each and 200 coordinates would be 160 MB."""
+    ledger = Ledger()
+    rng = np.random.default_rng(1)
+    for i in range(12_000):
+        ledger.add(
+            failures.Outcome("infeasible", reason=f"element {i % 1009}", detail="d" * 2000), rng.random(200)
+        )
+    entries, points = ledger.dump()
+    assert len(entries) == failures.MAX_REASONS + 1 and sum(entry[1] for entry in entries) == 12_000
+    assert points.nbytes <= 8 * failures.MAX_FIRST_NUMBERS and points.nbytes < 4e6
+    assert sum(len(entry[2]) for entry in entries) < 500_000
+    assert all(entry[3] >= 1 for entry in entries), "each reason has a point to look at"
+    again = Ledger.restore(entries, points)
+    for i in range(300):
+        outcome, x = failures.Outcome("infeasible", reason=f"element {i % 7}"), rng.random(200)
+        ledger.add(outcome, x)
+        again.add(outcome, x)
+    for a, b in zip(ledger.failures(), again.failures(), strict=True):
+        assert (a.reason, a.count, a.detail) == (b.reason, b.count, b.detail)
+        np.testing.assert_array_equal(a.x, b.x)
+
+
+def test_one_reason_keeps_a_hundred_points() -> None:
+    ledger = Ledger()
+    for i in range(150):
+        ledger.add(failures.Outcome("infeasible", reason="mesh failed"), np.full(20, i))
+    (failure,) = ledger.failures()
+    assert failure.count == 150 and failure.x.shape == (100, 20) and failure.x[99, 0] == 99
+
+
+def test_points_too_long_to_be_kept_are_counted() -> None:
+    ledger = Ledger()
+    ledger.add(failures.Outcome("infeasible", reason="mesh failed"), np.zeros(failures.MAX_FIRST_NUMBERS + 1))
+    (failure,) = ledger.failures()
+    assert failure.count == 1 and len(failure.x) == 0
+    result = fmnes.Result(None, np.inf, False, None, "", 1, 0, 1, np.zeros(1), 1, [failure])
+    assert result.as_json()["failures"] == [{"reason": "mesh failed", "count": 1, "first_x": None}]
+
+
+def view(generation: int) -> View:
+    best = Best(None, np.inf, 0)
+    return View(generation, 4 * generation, 4, np.zeros(2), 0.5**generation, np.ones(2), "", 1.0, 1.0, best)
+
+
+@pytest.mark.parametrize("generations", [1, 2, 15, 16, 17, 31, 32, 33, 100, 1000])
+def test_a_long_history_is_thinned_and_ends_with_the_last_generation(
+    generations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MAX_ROWS", 16)
+    whole = History()
+    for g in range(1, generations + 1):
+        whole.add(view(g))
+        if g == generations // 2:  # as a resumed run goes on with it
+            whole = History.restore(*whole.dump())
+    found = whole.columns()["generation"]
+    stride = 1
+    while len(wanted := sorted({*range(1, generations + 1, stride), generations})) > 16:
+        stride *= 2
+    assert found.tolist() == wanted
+    assert whole.has(view(generations)) and not whole.has(view(generations + 1))
+
+
+def test_a_long_history_of_an_older_version_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MAX_ROWS", 16)
+    rows = np.zeros((100, len(COLUMNS)))
+    rows[:, 1] = np.arange(1, 101)
+    taken = History.restore([100, 1], rows)
+    whole = History()
+    for g in range(1, 101):
+        whole.add(view(g))
+    assert taken.columns()["generation"].tolist() == whole.columns()["generation"].tolist()
+    for g in range(101, 300):
+        taken.add(view(g))
+        whole.add(view(g))
+    assert taken.columns()["generation"].tolist() == whole.columns()["generation"].tolist()
+
+
+@pytest.mark.parametrize("counts", [[3, 1], [1, 1], [2, 0], [-2, 1], [10**30, 4]])
+def test_a_history_that_does_not_fit_its_counts_is_refused(counts: list[int]) -> None:
+    with pytest.raises((ValueError, ZeroDivisionError)):
+        History.restore(counts, np.zeros((2, len(COLUMNS))))
+
+
+# -- seldom enough ----------------------------------------------------------------------------------------
+
+
+class SlowDirectory(RunDirectory):
+    """A disk that takes 20 ms for a snapshot."""
+
+    written = 0
+
+    def __init__(self) -> None:
+        pass
+
+    def write_snapshot(self, *_: Any) -> None:
+        time.sleep(0.02)
+        self.written += 1
+
+
+def test_snapshots_take_five_percent_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 1e-9)
+    directory, state = SlowDirectory(), RunState(fmnes.Optimizer([1.0, 2.0], 0.5, rng=1))
+    snaps = Snapshots(directory)
+    began = time.monotonic()
+    while (seconds := time.monotonic() - began) < 1.0:
+        snaps.take(state)
+    assert directory.written > 1 and 0.02 * directory.written <= 0.05 * seconds + 0.02
+
+
+# -- interrupted ------------------------------------------------------------------------------------------
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+import numpy as np
+import fmnes
+from fmnes.run import snapshots
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+snapshots.SNAPSHOT_SECONDS = 0.0
+run = sys.argv[1]
+calls = 0
+
+
+def fun(x):
+    global calls
+    calls += 1
+    if calls % 2:
+        raise fmnes.Infeasible(f"residual {calls}")
+    return float(x @ x)
+
+
+def watch():
+    while not os.path.exists(run + "/snapshot.npz"):
+        time.sleep(0.001)
+    while not any(name.startswith(".snapshot.npz") for name in os.listdir(run)):
+        pass
+    time.sleep(float(sys.argv[2]))
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+threading.Thread(target=watch, daemon=True).start()
+print(fmnes.minimize(fun, [1.0] * 300, 0.5, rng=1, run_dir=run, xtol=None, ftol=None).stop_reason.name)
+"""
+
+
+def test_ctrl_c_while_a_snapshot_is_written(tmp_path: Path) -> None:
+    """The zip file's own clean-up must not hide the interrupt."""
+    for i in range(4):
+        done = subprocess.run(
+            [sys.executable, "-c", INTERRUPTED, str(tmp_path / str(i)), str(0.001 * i)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "INTERRUPTED\n", "")
+
+
+@pytest.mark.parametrize("call", [1, 2, 5, 9, 20])
+def test_whatever_interrupts_a_snapshot_is_raised_as_it_is(
+    call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each write of the zip file, also between the opening and the closing of a member."""
+    (tmp_path / "a.npz").write_bytes(b"old")
+    real, calls = tmp_path.joinpath, 0
+
+    def tell(file: Any) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise KeyboardInterrupt
+        return int(file.tell())
+
+    class File:
+        def __init__(self, file: Any) -> None:
+            self._file = file
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._file, name)
+
+        def tell(self) -> int:
+            return tell(self._file)
+
+    @contextlib.contextmanager
+    def interrupting(*arguments: Any, **options: Any) -> Any:
+        with atomic.atomic_write(*arguments, **options) as file:
+            yield File(file)
+
+    monkeypatch.setattr(snapshot, "atomic_write", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        write_snapshot(tmp_path / "a.npz", {}, {name: np.zeros(3) for name in "abcdefgh"})
+    assert real("a.npz").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
+
+
+# -- what version 0.1 has left ----------------------------------------------------------------------------
+
+
+def simulate(x: Any) -> float:
+    """The objective of the run in data/run-0.1, which was interrupted at its 500th call."""
+    if x[0] < -0.5:
+        raise fmnes.Infeasible("mesh failed" if x[1] < 0.5 else "did not converge")
+    if x[1] > 2.0:
+        raise fmnes.Infeasible("diverged")
+    return float(np.sum(x * x) + 3.0 * np.sum(1.0 - np.cos(6.0 * x)))
+
+
+def test_a_run_of_version_0_1_goes_on(tmp_path: Path) -> None:
+    """In the middle of a generation, after a restart, with a lost evaluation and three kinds of failures."""
+    run = Path(shutil.copytree(DATA / "run-0.1", tmp_path / "run"))
+    calls = 0
+
+    def counted(x: Any) -> float:
+        nonlocal calls
+        calls += 1
+        return simulate(x)
+
+    counted.__qualname__ = "simulate"
+    with warnings.catch_warnings(), watching() as seen:
+        warnings.filterwarnings("ignore", ".*not bitwise")  # where NumPy is another
+        result = resume(run, counted)
+    assert result.nfev == 700 and calls == 700 - 498
+    assert read_snapshot(run / "snapshot.npz")[0]["version"] == 2
+    settings: dict[str, Any] = {"rng": 1, "restarts": 2, "max_evaluations": 700, "ftol": 0.1}
+    with watching() as wanted:
+        whole = minimize(simulate, [1.5, 1.0], 1.0, **settings)
+    # Evaluation 20 was lost there: its point was told after its generation's others.
+    assert result.nfev == whole.nfev and result.fun == pytest.approx(whole.fun)
+    assert differences(portrait(result, *seen), portrait(whole, *wanted)) in ([], ["history"])
+    assert result.stop_reason is StopReason.MAX_EVALUATIONS
+
+
+def test_a_damaged_snapshot_without_the_time_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    minimize(sphere, [1.0, 2.0], 0.5, rng=1, max_evaluations=20, run_dir=run)
+    metadata, arrays = read_snapshot(run / "snapshot.npz")
+    del metadata["run"]["seconds"]
+    for name in ("snapshot.npz", "snapshot.previous.npz"):
+        write_snapshot(run / name, metadata, arrays)
+    with pytest.raises(fmnes.RunError, match=r"unusable snapshot .*seconds"):
+        resume(run, sphere, max_evaluations=30)
