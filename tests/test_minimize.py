@@ -6,6 +6,8 @@ import contextlib
 import itertools
 import math
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -919,3 +921,103 @@ def test_the_best_of_all_restarts_is_counted_from_the_first_evaluation() -> None
     assert later  # a restart has found something better
     for view in later:
         assert values[view.best.evaluation - 1] == view.best.fun == min(values[: view.evaluations])
+
+
+# -- what a script may rely on ----------------------------------------------------------------------------
+
+
+def in_a_process(script: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+TERMINATED = """
+import os, signal, sys
+import fmnes
+calls = 0
+def fun(x):
+    global calls
+    calls += 1
+    if calls == 20:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return float(x @ x)
+run_dir = sys.argv[1] or None
+result = fmnes.minimize(fun, [1.0, 2.0], 0.5, rng=1, max_evaluations=60, run_dir=run_dir)
+print(result.stop_reason.name)
+"""
+
+
+def test_sigterm_ends_a_script_whose_run_is_not_kept(tmp_path: Path) -> None:
+    """It is meant for the script. A run that is kept ends with what it has, and can be resumed."""
+    assert in_a_process(TERMINATED, "").returncode == -signal.SIGTERM
+    assert in_a_process(TERMINATED, tmp_path / "run").stdout == "INTERRUPTED\n"
+
+
+WARNED = """
+import fmnes
+
+
+def fun(x):
+    return -float("inf") if x[0] > 1.0 else float(x @ x)
+
+
+fmnes.minimize(fun, [1.0, 2.0], 0.5, rng=1, max_evaluations=30, run_dir=None)  # line 8
+"""
+
+
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_warnings_point_at_the_users_line(kept: bool, workers: int, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    text = (
+        WARNED.replace("run_dir=None", f"run_dir={str(tmp_path / 'run')!r}, workers={workers}")
+        if kept
+        else WARNED
+    )
+    script.write_text(text.removeprefix("\n"))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and f"{script}:8: RuntimeWarning: the objective returned -inf" in done.stderr
+
+
+def test_a_strategy_of_the_users_own_is_refused_with_a_run_directory(tmp_path: Path) -> None:
+    class Mine(FMNES):
+        pass
+
+    assert minimize(sphere, X0, 1.0, rng=1, method=Mine(), max_evaluations=20).nfev == 20
+    with pytest.raises(fmnes.ArgumentError, match=r"method: found .*Mine.*of your own.*run_dir"):
+        minimize(sphere, X0, 1.0, rng=1, method=Mine(), max_evaluations=20, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_target_after_restarts_is_told_by_the_number_of_all_evaluations() -> None:
+    calls = 0
+
+    def fun(x: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        return 1.0 if calls < 200 else 0.0
+
+    result = minimize(fun, [1.0, 2.0], 0.5, rng=1, population_size=8, restarts=2, target=0.5)
+    assert result.nfev == 200 and "at evaluation 200" in result.message
+
+
+def test_as_many_workers_as_cores(tmp_path: Path) -> None:
+    minimize(square_of, [1.0, 2.0], 0.5, rng=1, max_evaluations=10, workers=-1, run_dir=tmp_path / "run")
+    assert fmnes.resume(tmp_path / "run", square_of, max_evaluations=20, workers=-1).nfev == 20
+    assert fmnes.resume(tmp_path / "run", square_of, max_evaluations=30).nfev == 30
+
+
+def square_of(x: np.ndarray) -> float:
+    return float(x @ x)
+
+
+@pytest.mark.parametrize("change", [{"names": ["b", "a"]}, {"scales": ["log", "linear"]}, {"names": None}])
+def test_a_command_with_other_names_or_scales_is_another_objective(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"names": ["a", "b"], "scales": ["linear", "linear"]}
+    command = fmnes.Command(["/bin/echo", "1"], **settings)
+    minimize(command, [1.0, 2.0], 0.5, rng=1, max_evaluations=2, run_dir=tmp_path / "run")
+    with pytest.raises(fmnes.RunError, match="another objective"):
+        fmnes.resume(tmp_path / "run", fmnes.Command(["/bin/echo", "1"], **{**settings, **change}))
+    assert fmnes.resume(tmp_path / "run", command, max_evaluations=4).nfev == 4

@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fmnes
 from fmnes.errors import ArgumentError, RunError, UsageError
 from fmnes.outcome import Outcome
 from fmnes.storage import atomic
@@ -502,3 +504,164 @@ def test_a_thousand_mutations_of_the_result():
             except RunError:
                 refused += 1
         assert refused > 600
+
+
+# -- what is not ours -------------------------------------------------------------------------------------
+
+
+def all_bytes(path: Path) -> dict[str, bytes]:
+    return {name: (path / name).read_bytes() for name in names(path)}
+
+
+FOREIGN = {
+    "a configuration": {"config.json": b'{"mesh": "fine", "my": "settings"}'},
+    "results": {"evaluations.sqlite": b"three weeks of my own results"},
+    "a lock": {"lock": b"my lock"},
+    "a lock and results": {"lock": b"17 node3\n", "evaluations.sqlite": b"three weeks of my own results"},
+    "all three": {"config.json": b"{}", "evaluations.sqlite": b"", "lock": b""},
+    "an empty lock and results": {"lock": b"", "evaluations.sqlite": b""},
+    "a side file": {"evaluations.sqlite-wal": b"mine"},
+    "names as ours": {".config.json.abcdefgh.tmp": b"mine"},
+    "a result": {"result.json": b"{}"},
+    "snapshots": {"config.json": b"{}", "snapshot.npz": b"mine"},
+}
+
+
+@pytest.mark.parametrize("files", FOREIGN.values(), ids=FOREIGN)
+def test_a_directory_that_merely_looks_like_ours_loses_nothing(tmp_path, files):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(RunError, match="wanted a new or empty"):
+        fmnes.minimize(lambda x: float(x @ x), [1.0], 1.0, rng=1, max_evaluations=4, run_dir=tmp_path)
+    with pytest.raises(RunError, match="wanted a"):
+        fmnes.resume(tmp_path, len)
+    assert all_bytes(tmp_path) == files
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "evaluations.sqlite")) as db:
+        db.execute("CREATE TABLE mine (x)")
+        db.execute("INSERT INTO mine VALUES (1)")
+        db.commit()
+    (tmp_path / "lock").write_text("17 node3\n")
+    before = all_bytes(tmp_path)
+    with pytest.raises(RunError, match=r"found evaluations\.sqlite in it"):
+        RunDirectory.create(tmp_path, {})
+    assert all_bytes(tmp_path) == before
+
+
+def test_a_run_that_lost_its_snapshots_keeps_its_evaluations(tmp_path):
+    run = tmp_path / "run"
+    fmnes.minimize(lambda x: float(x @ x), [1.0], 1.0, rng=1, max_evaluations=40, run_dir=run)
+    for name in ("snapshot.npz", "snapshot.previous.npz", "result.json"):
+        (run / name).unlink(missing_ok=True)
+    before = all_bytes(run)
+    with pytest.raises(RunError, match=r"a run of 40 evaluations without its snapshot\.npz"):
+        fmnes.minimize(lambda x: float(x @ x), [1.0], 1.0, rng=2, max_evaluations=4, run_dir=run)
+    fun = lambda x: float(x @ x)  # noqa: E731
+    fun.__qualname__ = json.loads(before["config.json"])["data"]["objective"]["name"]
+    with pytest.raises(RunError, match=r"40 evaluations but no snapshot\.npz, wanted it back"):
+        fmnes.resume(run, fun)
+    with contextlib.closing(sqlite3.connect(run / "evaluations.sqlite")) as db:
+        assert db.execute("SELECT count(*) FROM evaluations").fetchone() == (40,)
+    assert names(run) == sorted(before)
+
+
+# -- a run that ended as it began -------------------------------------------------------------------------
+
+
+def square(x):
+    return float(x @ x)
+
+
+def test_a_run_interrupted_before_its_first_snapshot_may_begin_again(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "write_snapshot", interrupted)
+        first = fmnes.minimize(square, [1.0, 1.0], 0.5, rng=1, max_evaluations=20, run_dir=run)
+    assert (first.stop_reason, first.nfev) == (fmnes.StopReason.INTERRUPTED, 0)
+    with pytest.raises(RunError, match=r"begin the run again: fmnes\.minimize takes this directory"):
+        fmnes.resume(run, square)
+    again = fmnes.minimize(square, [1.0, 1.0], 0.5, rng=1, max_evaluations=20, run_dir=run)
+    assert again.nfev == 20
+    assert fmnes.resume(run, square).nfev == 20
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_a_disk_too_small_for_the_first_snapshot_and_then_larger(tmp_path):
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "none", tmp_path]).returncode == 0
+    if not mounted:
+        pytest.skip("mounting is not allowed here")
+    try:
+        run = tmp_path / "run"
+        first = fmnes.minimize(square, [1.0] * 300, 0.5, rng=1, max_evaluations=50, run_dir=run)
+        assert (first.stop_reason, first.nfev) == (fmnes.StopReason.STORAGE, 0)
+        subprocess.run(["mount", "-o", "remount,size=100m", tmp_path], check=True)
+        with pytest.raises(RunError, match="begin the run again"):
+            fmnes.resume(run, square)
+        assert fmnes.minimize(square, [1.0] * 300, 0.5, rng=1, max_evaluations=50, run_dir=run).nfev == 50
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+# -- files that are no files ------------------------------------------------------------------------------
+
+SPECIAL = {
+    "a pipe": os.mkfifo,
+    "an endless device": lambda path: path.symlink_to("/dev/zero"),
+    "a directory": os.mkdir,
+}
+
+
+@pytest.mark.parametrize("name", ["config.json", "snapshot.npz", "result.json", "evaluations.sqlite", "lock"])
+@pytest.mark.parametrize("make", SPECIAL.values(), ids=SPECIAL)
+def test_what_is_no_plain_file_is_neither_waited_for_nor_read(tmp_path, make, name):
+    run = tmp_path / "run"
+    fmnes.minimize(square, [1.0], 1.0, rng=1, max_evaluations=8, run_dir=run)
+    (run / name).unlink(missing_ok=True)
+    make(run / name)
+    script = """
+import resource, signal, sys, fmnes
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+signal.alarm(20)
+def square(x): return float(x @ x)
+for act in (lambda: fmnes.resume(sys.argv[1], square, max_evaluations=20),
+            lambda: fmnes.storage.directory.RunDirectory.open(sys.argv[1], read_only=True).close()):
+    try:
+        act()
+        print("fine")
+    except fmnes.RunError as error:
+        print("RunError", error)
+"""
+    done = subprocess.run([sys.executable, "-c", script, run], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    resumed, shown = done.stdout.splitlines()
+    assert resumed.startswith("RunError")
+    assert shown.startswith("RunError") or name == "lock"
+
+
+def test_a_snapshot_that_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(fmnes.SnapshotError, match="not a plain file"):
+        fmnes.Optimizer.load(tmp_path / "pipe")
+
+
+# -- a forked child ---------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_does_not_touch_the_log(path):
+    with RunDirectory.create(path, {}) as run:
+        run.log.record((0, 0, 0, 0, 0), Outcome("value", 1.0), X, 1.0, 0.1)
+        pid = os.fork()
+        if pid == 0:
+            run.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert (path / "evaluations.sqlite-wal").exists(), "the child has closed the parent's database"
+        run.log.record((0, 0, 1, 0, 0), Outcome("value", 2.0), X, 1.0, 0.1)
+    with RunDirectory.open(path) as run:
+        assert run.log.count() == 2

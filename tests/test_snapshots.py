@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import subprocess
 import sys
 import time
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from fmnes.report.history import COLUMNS, History
 from fmnes.result import Best, View
 from fmnes.run import snapshots
 from fmnes.run.snapshots import RunState, Snapshots
-from fmnes.storage import atomic, snapshot
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 from tests.torture import differences, portrait, watching
@@ -231,40 +230,26 @@ def test_ctrl_c_while_a_snapshot_is_written(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "INTERRUPTED\n", "")
 
 
-@pytest.mark.parametrize("call", [1, 2, 5, 9, 20])
+@pytest.mark.parametrize("call", [1, 2, 5])
 def test_whatever_interrupts_a_snapshot_is_raised_as_it_is(
     call: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each write of the zip file, also between the opening and the closing of a member."""
+    """Where it hurts: a member of the zip file is open, and nobody has a handle to close it by."""
     (tmp_path / "a.npz").write_bytes(b"old")
-    real, calls = tmp_path.joinpath, 0
+    made = 0
 
-    def tell(file: Any) -> int:
-        nonlocal calls
-        calls += 1
-        if calls == call:
-            raise KeyboardInterrupt
-        return int(file.tell())
+    class Member(zipfile._ZipWriteFile):  # type: ignore[misc,name-defined]
+        def __init__(self, *arguments: Any) -> None:
+            nonlocal made
+            made += 1
+            if made == call:
+                raise KeyboardInterrupt
+            super().__init__(*arguments)
 
-    class File:
-        def __init__(self, file: Any) -> None:
-            self._file = file
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._file, name)
-
-        def tell(self) -> int:
-            return tell(self._file)
-
-    @contextlib.contextmanager
-    def interrupting(*arguments: Any, **options: Any) -> Any:
-        with atomic.atomic_write(*arguments, **options) as file:
-            yield File(file)
-
-    monkeypatch.setattr(snapshot, "atomic_write", interrupting)
+    monkeypatch.setattr(zipfile, "_ZipWriteFile", Member)
     with pytest.raises(KeyboardInterrupt):
         write_snapshot(tmp_path / "a.npz", {}, {name: np.zeros(3) for name in "abcdefgh"})
-    assert real("a.npz").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.npz", b"old")]
 
 
 # -- what version 0.1 has left ----------------------------------------------------------------------------

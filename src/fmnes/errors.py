@@ -78,4 +78,4 @@ def warn(message: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back and os.path.abspath(frame.f_code.co_filename).startswith(package):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, RuntimeWarning, stacklevel=level - 1)
+    warnings.warn(message, RuntimeWarning, stacklevel=level)
