@@ -26,7 +26,7 @@ from fmnes.run.resume import resume
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CMAES",
