@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Task
-from fmnes.outcome import Outcome, call, from_exception, lost
+from fmnes.outcome import Outcome, call, lost
 from fmnes.result import Vector
 
 Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str]
@@ -80,10 +80,5 @@ class ExecutorEvaluator:
 
 def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
     """Where the executor runs it. Plain data only goes back: an exception of the user's may break a pool."""
-    try:
-        outcome = call(fun, x)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        outcome = from_exception(error)
+    outcome = call(fun, x)
     return outcome.status, outcome.value, outcome.reason, outcome.fault, outcome.detail
