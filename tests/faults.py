@@ -193,9 +193,9 @@ FAULTS = {
     "os._exit(1)": Fault(lambda: os._exit(1), "infeasible", "exit 1", "exited with code 1"),
     "os._exit(0)": Fault(lambda: os._exit(0), "infeasible", "exit 0", "exited with code 0"),
     "SIGTERM from a scheduler": Fault(
-        lambda: dies(signal.SIGTERM), "lost", "", "ended from outside (SIGTERM)"
+        lambda: dies(signal.SIGTERM), "lost", "SIGTERM", "ended from outside (SIGTERM)"
     ),
-    "kills its guard": Fault(kills_guard, "lost", "", "its guard was killed"),
+    "kills its guard": Fault(kills_guard, "lost", "", "nobody was left to tell"),
     "hang": Fault(hang, "infeasible", "timeout", "timed out after 1 s", "still here"),
     "hang ignoring SIGTERM": Fault(hang_ignoring, "infeasible", "timeout", "timed out", "hang_ignoring"),
     "hang in C": Fault(hang_blocked, "infeasible", "timeout", "timed out", "hang_blocked"),
@@ -243,7 +243,8 @@ def sleeps(x: Any) -> float:
 
 
 def threads(x: Any) -> float:
-    return float(os.environ["OPENBLAS_NUM_THREADS"])
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return sum(float(os.environ.get(name, 0)) for name in names)
 
 
 def reads_input(x: Any) -> float:

@@ -20,8 +20,10 @@ import numpy as np
 import pytest
 
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
+from fmnes.evaluation import clock
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.workers.pool import Workers
+from fmnes.evaluation.workers.worker import State
 from fmnes.outcome import Outcome
 from tests import faults
 
@@ -80,9 +82,9 @@ def pool(module_tag: str, notes: Path) -> Iterator[Workers]:
     """One pool for all faults: it must survive them one after the other."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FMNES_TEST_PIDS", str(notes))
-        workers = Workers(faults.faulty, 2, timeout=TIMEOUT)
-    with workers:
-        yield workers
+        patch.setattr(clock, "SUSPENDED_SECONDS", 0.0)  # who stops itself is waited for for an hour
+        with Workers(faults.faulty, 2, timeout=TIMEOUT) as workers:
+            yield workers
     assert left_after(module_tag, 0.0) == []
 
 
@@ -90,7 +92,7 @@ def both_ready(workers: Workers) -> None:
     """A time is only measured fairly when no worker is still starting."""
     for _ in range(500):
         list(workers(tasks(2)))
-        if sum(worker.idle for worker in workers._workers) == 2:
+        if sum(worker.state is State.IDLE for worker in workers._workers) == 2:
             return
         time.sleep(0.01)
     raise AssertionError("the workers do not start")
@@ -187,12 +189,14 @@ def test_no_more_workers_than_tasks(tag: str) -> None:
         assert len(processes(tag)) == 2
 
 
-def test_no_input_and_one_thread_for_blas_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+def test_no_input_and_the_environment_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads than the driver's would mean other last digits than without workers."""
     with Workers(faults.reads_input, 1) as workers:
         assert [o.value for _, o in workers(tasks(1))] == [0.0]
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     with Workers(faults.threads, 1) as workers:
-        assert [o.value for _, o in workers(tasks(1))] == [1.0]
+        assert [o.value for _, o in workers(tasks(1))] == [0.0]
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     with Workers(faults.threads, 1) as workers:
         assert [o.value for _, o in workers(tasks(1))] == [3.0]
@@ -376,16 +380,7 @@ def test_not_a_function() -> None:
         Workers(3, 2)  # type: ignore[arg-type]
 
 
-def test_a_closure_without_cloudpickle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(
-        ArgumentError, match=r'<lambda>.*move it to a module, or pip install "fmnes\[workers\]"'
-    ):
-        Workers(lambda x: 0.0, 2)
-
-
-def test_a_closure_with_cloudpickle() -> None:
-    pytest.importorskip("cloudpickle")
+def test_a_closure() -> None:
     offset = 5.0
     with Workers(lambda x: float(x[0]) + offset, 2) as workers:
         assert {i: o.value for i, o in workers(tasks())} == {i: i + 5.0 for i in range(8)}
@@ -394,51 +389,92 @@ def test_a_closure_with_cloudpickle() -> None:
         Workers(lambda x: lock.locked(), 2)
 
 
+def run_script(tmp_path: Path, code: str, *arguments: str) -> str:
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 SCRIPT = """
 import sys
 import numpy as np
-if sys.argv[1] == "without":
-    sys.modules["cloudpickle"] = None
-from fmnes import ArgumentError
+assert "cloudpickle" not in sys.modules
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.evaluator import Task
-
-def fun(x):
-    return Value(x).value
+assert "cloudpickle" not in sys.modules  # it is loaded when workers start
 
 class Value:
     def __init__(self, x):
         self.value = float(x[0])
+    def __float__(self):
+        return self.value
 
-try:
-    workers = Workers(fun if sys.argv[2] == "function" else Value, 1)
-except ArgumentError as error:
-    sys.exit(str(error))
-with workers:
-    print([outcome.value for _, outcome in workers([Task(np.array([7.0]), 0, 0)])])
+def fun(x):
+    return Value(x).value
+
+class Callable:
+    def __call__(self, x):
+        return float(Value(x))
+
+for what in (fun, Callable(), lambda x: fun(x)):
+    with Workers(what, 1) as workers:
+        print([outcome.value for _, outcome in workers([Task(np.array([7.0]), 0, 0)])])
 """
 
 
-@pytest.mark.parametrize("cloudpickle", ["with", "without"])
-@pytest.mark.parametrize("what", ["function", "class"])
-def test_a_function_of_the_script_itself(cloudpickle: str, what: str, tmp_path: Path) -> None:
-    if cloudpickle == "with":
-        pytest.importorskip("cloudpickle")
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run(
-        [sys.executable, str(script), cloudpickle, what],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    if cloudpickle == "without":
-        assert "is defined in the script itself" in done.stderr
-        assert 'pip install "fmnes[workers]"' in done.stderr
-    elif what == "function":
-        assert done.stdout == "[7.0]\n", done.stderr
+def test_a_function_of_the_script_itself(tmp_path: Path) -> None:
+    assert run_script(tmp_path, SCRIPT) == "[7.0]\n" * 3
+
+
+POOL_IN_OBJECTIVE = """
+import multiprocessing, sys
+import numpy as np
+from concurrent.futures import ProcessPoolExecutor
+from fmnes.evaluation.workers.pool import Workers
+from fmnes.evaluation.evaluator import Task
+
+def square(v):
+    return v * v
+
+def simulate(x):
+    with ProcessPoolExecutor(2, multiprocessing.get_context(METHOD)) as pool:
+        return sum(pool.map(square, x.tolist()))
+
+class Problem:
+    def part(self, v):
+        return v * v
+    def __call__(self, x):
+        with ProcessPoolExecutor(2, multiprocessing.get_context(METHOD)) as pool:
+            return sum(pool.map(self.part, x.tolist()))
+
+METHOD = "fork"
+if __name__ == "__main__":
+    METHOD = sys.argv[1]
+    for fun in (simulate, Problem()):
+        with Workers(fun, 1) as workers:
+            for _, outcome in workers([Task(np.array([3.0, 4.0]), 0, 0)]):
+                print(outcome.value, outcome.reason)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_an_objective_of_the_script_that_uses_multiprocessing_itself(method: str, tmp_path: Path) -> None:
+    assert run_script(tmp_path, POOL_IN_OBJECTIVE, method) == "25.0 \n25.0 \n"
+
+
+def test_a_script_without_a_main_guard_does_not_multiply(tmp_path: Path, tag: str) -> None:
+    """What its objective starts imports the script, and comes to the line that starts workers."""
+    code = POOL_IN_OBJECTIVE.replace('if __name__ == "__main__":', "if True:")
+    assert "BrokenProcessPool" in run_script(tmp_path, code, "spawn")
+    assert left_after(tag, 5.0) == []
 
 
 def test_a_function_that_the_worker_cannot_import(monkeypatch: pytest.MonkeyPatch, tag: str) -> None:
