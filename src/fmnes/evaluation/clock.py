@@ -13,8 +13,9 @@ import time
 
 #: Whoever measures time here looks at the clock at least this often.
 TICK = 0.25
-#: A process that is suspended although we are not is waited for that long in all; then its time goes on.
-SUSPENDED_SECONDS = 3600.0
+#: A process that is suspended although we are not may have stopped itself, and for good: it is waited for so
+#: many times its timeout, and then its time goes on.
+SUSPENDED_TIMES = 5.0
 #: The longest wait that every selector takes: some count milliseconds in 32 bits.
 _LONGEST_WAIT = 86_400.0
 

@@ -8,6 +8,7 @@ evaluation is lost, never infeasible. And no executor can be made to kill what i
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
@@ -48,7 +49,9 @@ class ExecutorEvaluator:
                     yield position, self._fate(error)
                 else:
                     positions[future] = position
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            left = None
+            if deadline is not None:  # more than a lock can wait for is as good as for ever
+                left = min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
             with suppress(TimeoutError):
                 for future in as_completed(positions, left):
                     yield positions.pop(future), self._outcome(future)

@@ -30,6 +30,10 @@ from fmnes.result import Vector
 _END_SECONDS = 0.9
 #: If only its guard can tell whose fault an end was, and the machine is busy, it is given more time.
 _REPORT_SECONDS = 5.0
+#: Then it is told to go on, and has a moment to do its work.
+_URGE_SECONDS = 0.5
+#: Guards that we do not wait for any longer, until they have ended: their evaluators cannot be killed.
+_silent: list[subprocess.Popen[bytes]] = []
 
 
 class State(Enum):
@@ -106,8 +110,8 @@ class Worker:
         self._alive_when_killed = False
         self._pid = 0
         """The evaluator's; 0 while it starts."""
-        self._suspended = 0.0
-        """Seconds that its task has been suspended for."""
+        self._suspended = self._may_be_suspended = 0.0
+        """Seconds that its task was and may be suspended for, while we are not."""
         self._inbox = bytearray()
         self._outbox = memoryview(first_message)
         self._report = bytearray()
@@ -133,7 +137,7 @@ class Worker:
         self.task = task
         self.started = time.monotonic()
         self.expires = self._awake.now() + timeout
-        self._suspended = 0.0
+        self._suspended, self._may_be_suspended = 0.0, clock.SUSPENDED_TIMES * timeout
         self._outbox = memoryview(frame(x.astype(np.float64).tobytes()))
         self.push()
 
@@ -190,7 +194,7 @@ class Worker:
         """If it is suspended, the last `seconds` were not its own."""
         if self.state is not State.EVALUATING or self.expires == math.inf:
             return
-        if self._suspended < clock.SUSPENDED_SECONDS and clock.is_suspended(self._pid):
+        if self._suspended < self._may_be_suspended and clock.is_suspended(self._pid):
             self._suspended += seconds
             self.expires = max(self.expires + seconds, self._awake.now() + clock.TICK)
 
@@ -214,7 +218,6 @@ class Worker:
         with suppress(OSError):
             self._control.sendall(guard.SHOW_STACK if show_stack else b"")
             self._control.shutdown(socket.SHUT_WR)
-        self._guard.send_signal(signal.SIGCONT)  # it may have been stopped
 
     def leave(self, *, guard_is_gone: bool) -> Ending:
         """Forget it. If not even SIGKILL has ended the evaluator by now, its guard will see to the rest."""
@@ -222,30 +225,39 @@ class Worker:
         self._forget(self._channel)
         self._forget(self._control)
         if not guard_is_gone:
-            self._guard.send_signal(signal.SIGCONT)
-            if clock.is_suspended(self._guard.pid):  # all the same, so it will see to nothing
-                if self._pid:  # its parent has not reaped it, so the number is still its own
-                    with suppress(OSError):
-                        os.killpg(self._pid, signal.SIGKILL)
-                self._guard.kill()
-                guard_is_gone = True
+            self._urge_guard()
         with suppress(subprocess.TimeoutExpired):
             self._guard.wait(5.0 if guard_is_gone else 0.0)
+        _silent.append(self._guard)
+        _silent[:] = [guard for guard in _silent if guard.poll() is None]
         return self._ending()
+
+    def _urge_guard(self) -> None:
+        """It was silent. If it was stopped, it shall go on; if that is of no use, it is killed."""
+        self._guard.send_signal(signal.SIGCONT)
+        with suppress(subprocess.TimeoutExpired):
+            self._guard.wait(_URGE_SECONDS)
+        if self._guard.poll() is None and clock.is_suspended(self._guard.pid):
+            if self._pid:  # its parent has not reaped it, so the number is still its own
+                with suppress(OSError):
+                    os.killpg(self._pid, signal.SIGKILL)
+            self._guard.kill()
+            self._guard.wait()
 
     def _ending(self) -> Ending:
         try:
             report = json.loads(self._report.rpartition(b"\n")[2])
-        except ValueError:  # the guard itself has failed, and told why, or it was killed, or is still silent
+            code, killed = report["status"], report["killed"]
+        except (
+            ValueError,
+            TypeError,
+        ):  # the guard itself has failed, and told why, or it was killed, or is still silent
             words = self._report.decode(errors="replace").strip()
             if self._alive_when_killed and self._killed_for:
                 return Ending(self._killed_for)
             return Ending(replace(outcome_of_death(None), detail=words[-DETAIL_LIMIT:]))
-        if report["killed"] and self._killed_for:
-            outcome = self._killed_for
-        else:
-            outcome = outcome_of_death(report["status"], stopping=report["killed"])
-        return Ending(outcome, report["time"], report["output"])
+        decided = self._killed_for if killed else None
+        return Ending(decided or outcome_of_death(code, stopping=killed), report["time"], report["output"])
 
     def _forget(self, connection: socket.socket) -> None:
         if connection.fileno() >= 0:
