@@ -345,6 +345,7 @@ def test_a_guard_that_reports_late_is_not_the_points_fault(
     comes_back: bool, tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fmnes.evaluation.workers.worker._REPORT_SECONDS", 3.0, raising=False)
+    over = threading.Event()
 
     def end() -> None:
         ((evaluator, guard),) = noted(tmp_path / "pids")
@@ -352,19 +353,20 @@ def test_a_guard_that_reports_late_is_not_the_points_fault(
         os.kill(evaluator, signal.SIGTERM)
         if comes_back:
             time.sleep(1.5)
-            os.kill(guard, signal.SIGCONT)
         with suppress(ProcessLookupError):
-            while not comes_back:
+            while not (comes_back or over.wait(0.001)):
                 os.kill(guard, signal.SIGSTOP)  # it is told to go on, and does not
-                time.sleep(0.001)
+            os.kill(guard, signal.SIGCONT)
 
     thread = in_background(end)
     with Workers(faults.sleeps_and_notes, 1, timeout=30) as workers:
         ((_, outcome),) = workers(tasks(1, second=20))
+    left = left_after(tag, 1.0)
+    over.set()
     thread.join()
     assert outcome.status == "lost", outcome
     assert comes_back == (outcome.reason == "ended from outside (SIGTERM)")
-    assert left_after(tag, 5.0) == []
+    assert left == []
 
 
 @pytest.mark.parametrize("timeout", [0.5, None])

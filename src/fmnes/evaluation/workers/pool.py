@@ -183,8 +183,9 @@ class Workers:
                 worker.push()
             else:
                 self._hear(worker, finished)
-        for worker in self._expired():
-            finished += self._expire(worker)
+        if expires < math.inf:
+            for worker in self._expired():
+                finished += self._expire(worker)
         return finished
 
     def _expired(self) -> list[Worker]:

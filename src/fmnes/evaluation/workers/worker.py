@@ -45,14 +45,14 @@ class State(Enum):
     GONE = "its guard has told all, or is not waited for any longer"
 
 
-#: A worker may be gone at any time.
-_NEXT = {
-    State.STARTING: {State.IDLE, State.LEAVING, State.KILLING, State.GONE},
-    State.IDLE: {State.EVALUATING, State.LEAVING, State.KILLING, State.GONE},
-    State.EVALUATING: {State.IDLE, State.LEAVING, State.KILLING, State.GONE},
-    State.LEAVING: {State.KILLING, State.GONE},
-    State.KILLING: {State.GONE},
-    State.GONE: set(),
+#: What may follow. A worker may be gone at any time.
+_NEXT: dict[State, tuple[State, ...]] = {
+    State.STARTING: (State.IDLE, State.LEAVING, State.KILLING, State.GONE),
+    State.IDLE: (State.EVALUATING, State.LEAVING, State.KILLING, State.GONE),
+    State.EVALUATING: (State.IDLE, State.LEAVING, State.KILLING, State.GONE),
+    State.LEAVING: (State.KILLING, State.GONE),
+    State.KILLING: (State.GONE,),
+    State.GONE: (),
 }
 
 
