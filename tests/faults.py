@@ -193,9 +193,9 @@ FAULTS = {
     "os._exit(1)": Fault(lambda: os._exit(1), "infeasible", "exit 1", "exited with code 1"),
     "os._exit(0)": Fault(lambda: os._exit(0), "infeasible", "exit 0", "exited with code 0"),
     "SIGTERM from a scheduler": Fault(
-        lambda: dies(signal.SIGTERM), "lost", "", "ended from outside (SIGTERM)"
+        lambda: dies(signal.SIGTERM), "lost", "SIGTERM", "ended from outside (SIGTERM)"
     ),
-    "kills its guard": Fault(kills_guard, "lost", "", "its guard was killed"),
+    "kills its guard": Fault(kills_guard, "lost", "", "nobody was left to tell"),
     "hang": Fault(hang, "infeasible", "timeout", "timed out after 1 s", "still here"),
     "hang ignoring SIGTERM": Fault(hang_ignoring, "infeasible", "timeout", "timed out", "hang_ignoring"),
     "hang in C": Fault(hang_blocked, "infeasible", "timeout", "timed out", "hang_blocked"),
@@ -243,7 +243,8 @@ def sleeps(x: Any) -> float:
 
 
 def threads(x: Any) -> float:
-    return float(os.environ["OPENBLAS_NUM_THREADS"])
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return sum(float(os.environ.get(name, 0)) for name in names)
 
 
 def reads_input(x: Any) -> float:
@@ -274,4 +275,80 @@ def has_exit_handler(x: Any) -> float:
 def dies_later(x: Any) -> float:
     """Between two batches, if these are 0.3 s apart."""
     threading.Timer(0.1, os._exit, [7]).start()
+    return right(x)
+
+
+def note(*numbers: int) -> None:
+    """For the test, which waits for it: one line in one write."""
+    with Path(os.environ["FMNES_TEST_PIDS"]).open("a") as file:
+        file.write(" ".join(map(str, numbers)) + "\n")
+
+
+def naps(x: Any) -> float:
+    """For x[1] seconds of its own: while it is suspended it has none of its many short naps."""
+    note(os.getpid(), os.getppid())
+    for _ in range(round(float(x[1]) / 0.02)):
+        time.sleep(0.02)
+    return right(x)
+
+
+def sleeps_and_notes(x: Any) -> float:
+    note(os.getpid(), os.getppid())
+    time.sleep(float(x[1]))
+    return right(x)
+
+
+def sleeps_the_first_time(x: Any) -> float:
+    """The task BAD waits to be ended, once in a run."""
+    if x[0] == BAD and not Path(os.environ["FMNES_TEST_PIDS"]).exists():
+        note(os.getpid())
+        time.sleep(600)
+    return right(x)
+
+
+def _leak(count: int) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    for _ in range(count):
+        os.open(os.devnull, os.O_RDONLY)
+
+
+def leaks(x: Any) -> float:
+    """Ten files at each call are never closed."""
+    _leak(10)
+    return right(x)
+
+
+def leaks_and_wraps(x: Any) -> float:
+    try:
+        _leak(10)
+    except OSError:
+        os.closerange(40, 64)  # by now there are files again
+        raise RuntimeError("no mesh") from None
+    return right(x)
+
+
+def leaks_and_blames_the_point(x: Any) -> float:
+    try:
+        return leaks(x)
+    except OSError as error:
+        raise fmnes.Infeasible("mesh failed") from error
+
+
+def leaks_and_returns_nan(x: Any) -> float:
+    try:
+        return leaks(x)
+    except OSError:
+        return float("nan")
+
+
+def needs_too_many_files(x: Any) -> float:
+    note(int(x[0]))
+    _leak(100 if x[0] == BAD else 1)
+    return right(x)
+
+
+def ends_its_process_group(x: Any) -> float:
+    """As a simulation does that cleans up after itself when it has failed."""
+    if x[0] > 1.2:
+        subprocess.run(["bash", "-c", "trap 'kill 0' EXIT; exit 3"])
     return right(x)

@@ -128,6 +128,10 @@ def test_the_deadline_cancels_what_has_not_begun() -> None:
     assert len(begun) == 2
 
 
+def test_a_deadline_further_away_than_a_lock_can_wait(thread_pool: Executor) -> None:
+    assert len(list(ExecutorEvaluator(faults.echo, thread_pool)(tasks(), time.monotonic() + 1e300))) == 8
+
+
 def test_closing_the_iterator_cancels_what_has_not_begun() -> None:
     begun = []
     with ThreadPoolExecutor(1) as executor:

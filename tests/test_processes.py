@@ -6,12 +6,14 @@ import importlib
 import os
 import resource
 import signal
+import sqlite3
 import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,9 +21,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fmnes
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation import clock, deaths
+from fmnes.evaluation.evaluator import Task, choose_evaluator
 from fmnes.evaluation.workers.pool import Workers
+from fmnes.evaluation.workers.worker import State
 from fmnes.outcome import Outcome
 from tests import faults
 
@@ -90,7 +95,7 @@ def both_ready(workers: Workers) -> None:
     """A time is only measured fairly when no worker is still starting."""
     for _ in range(500):
         list(workers(tasks(2)))
-        if sum(worker.idle for worker in workers._workers) == 2:
+        if sum(worker.state is State.IDLE for worker in workers._workers) == 2:
             return
         time.sleep(0.01)
     raise AssertionError("the workers do not start")
@@ -98,8 +103,13 @@ def both_ready(workers: Workers) -> None:
 
 @pytest.mark.parametrize("name", faults.FAULTS)
 def test_a_fault_costs_one_evaluation(
-    name: str, pool: Workers, notes: Path, capfd: pytest.CaptureFixture[str]
+    name: str,
+    pool: Workers,
+    notes: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(clock, "SUSPENDED_TIMES", 0.0)  # or who stops itself is waited for
     fault = faults.FAULTS[name]
     both_ready(pool)
     batch = tasks(second=list(faults.FAULTS).index(name))
@@ -187,12 +197,14 @@ def test_no_more_workers_than_tasks(tag: str) -> None:
         assert len(processes(tag)) == 2
 
 
-def test_no_input_and_one_thread_for_blas_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+def test_no_input_and_the_environment_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other threads than the driver's would mean other last digits than without workers."""
     with Workers(faults.reads_input, 1) as workers:
         assert [o.value for _, o in workers(tasks(1))] == [0.0]
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     with Workers(faults.threads, 1) as workers:
-        assert [o.value for _, o in workers(tasks(1))] == [1.0]
+        assert [o.value for _, o in workers(tasks(1))] == [0.0]
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
     with Workers(faults.threads, 1) as workers:
         assert [o.value for _, o in workers(tasks(1))] == [3.0]
@@ -251,6 +263,227 @@ def test_an_interrupt_of_a_worker_is_ignored() -> None:
         ((_, outcome),) = workers(tasks(1))
         os.kill(int(outcome.value), signal.SIGINT)
         assert list(workers(tasks(1))) == [(0, outcome)]
+
+
+# Suspended processes
+
+
+def noted(path: Path, count: int = 1) -> list[list[int]]:
+    """The first lines that the objectives have noted, as soon as there are that many."""
+    end = time.monotonic() + 30
+    while not path.exists() or path.read_text().count("\n") < count:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return [list(map(int, line.split())) for line in path.read_text().splitlines()[:count]]
+
+
+def in_background(act: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def test_the_time_that_it_was_suspended_is_not_its_own(tag: str, tmp_path: Path) -> None:
+    def suspend() -> None:
+        ((evaluator, _),) = noted(tmp_path / "pids")
+        os.kill(evaluator, signal.SIGSTOP)
+        time.sleep(2.5)
+        os.kill(evaluator, signal.SIGCONT)
+
+    thread = in_background(suspend)
+    with Workers(faults.naps, 1, timeout=2.0) as workers:
+        ((_, outcome),) = workers(tasks(1, second=0.5))
+    thread.join()
+    assert outcome.status == "value", outcome
+
+
+def test_one_that_stays_suspended_is_timed_out_in_the_end(
+    tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "SUSPENDED_TIMES", 2.0)
+    thread = in_background(lambda: os.kill(noted(tmp_path / "pids")[0][0], signal.SIGSTOP))
+    with Workers(faults.sleeps_and_notes, 1, timeout=0.5) as workers:
+        start = time.monotonic()
+        ((_, outcome),) = workers(tasks(1, second=600))
+        assert 1.5 <= time.monotonic() - start < 10
+    thread.join()
+    assert outcome.fault == "timeout"
+    assert processes(tag) == []
+
+
+SUSPENDED = """
+import numpy as np
+from fmnes.evaluation.workers.pool import Workers
+from fmnes.evaluation.evaluator import Task
+from tests import faults
+
+with Workers(faults.naps, 2, timeout=1.5) as workers:
+    for _, outcome in workers([Task(np.array([1.0, 0.6]), 0, i) for i in range(2)]):
+        print(outcome.status)
+"""
+
+
+def test_a_suspended_job_is_not_timed_out(tag: str, tmp_path: Path) -> None:
+    """As a batch system suspends it: the driver, the guards and the evaluators."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    with subprocess.Popen(
+        [sys.executable, "-c", SUSPENDED], env=environment, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        noted(tmp_path / "pids", 2)
+        job = processes(tag)
+        assert len(job) == 5
+        for pid in job:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        for pid in job:
+            os.kill(pid, signal.SIGCONT)
+        assert driver.communicate()[0].split() == ["value", "value"]
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_guard_that_reports_late_is_not_the_points_fault(
+    comes_back: bool, tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fmnes.evaluation.workers.worker._REPORT_SECONDS", 3.0, raising=False)
+    over = threading.Event()
+
+    def end() -> None:
+        ((evaluator, guard),) = noted(tmp_path / "pids")
+        os.kill(guard, signal.SIGSTOP)
+        os.kill(evaluator, signal.SIGTERM)
+        if comes_back:
+            time.sleep(1.5)
+        with suppress(ProcessLookupError):
+            while not (comes_back or over.wait(0.001)):
+                os.kill(guard, signal.SIGSTOP)  # it is told to go on, and does not
+            os.kill(guard, signal.SIGCONT)
+
+    thread = in_background(end)
+    with Workers(faults.sleeps_and_notes, 1, timeout=30) as workers:
+        ((_, outcome),) = workers(tasks(1, second=20))
+    left = left_after(tag, 1.0)
+    over.set()
+    thread.join()
+    assert outcome.status == "lost", outcome
+    assert comes_back == (outcome.reason == "ended from outside (SIGTERM)")
+    assert left == []
+
+
+@pytest.mark.parametrize("timeout", [0.5, None])
+def test_a_stopped_guard_is_not_left_behind(timeout: float | None, tag: str, tmp_path: Path) -> None:
+    """Neither when its evaluation is timed out nor when the workers are closed."""
+    with Workers(faults.sleeps_and_notes, 1, timeout=timeout) as workers:
+        thread = in_background(lambda: os.kill(noted(tmp_path / "pids")[0][1], signal.SIGSTOP))
+        ((_, outcome),) = workers(tasks(1, second=600 if timeout else 0.3))
+        thread.join()
+        assert outcome.fault == ("timeout" if timeout else "")
+    assert left_after(tag, 5.0) == []
+
+
+def test_timeouts_and_deadlines_of_many_days() -> None:
+    """Longer than what a system call can wait for: 2**31 milliseconds."""
+    days = time.monotonic() + 30 * 86_400
+    for timeout, deadline in [(1e7, None), (None, days), (1e300, days)]:
+        with Workers(faults.echo, 1, timeout=timeout) as workers:
+            assert len(list(workers(tasks(2), deadline))) == 2
+
+
+# File descriptors
+
+
+@pytest.mark.parametrize(
+    "fun",
+    [
+        faults.leaks,
+        faults.leaks_and_wraps,
+        faults.leaks_and_blames_the_point,
+        faults.leaks_and_returns_nan,
+    ],
+)
+def test_an_evaluator_out_of_files_is_replaced_and_its_point_tried_again(fun: Any) -> None:
+    with Workers(fun, 1, timeout=30) as workers:
+        assert dict(workers(tasks(16))) == {
+            i: Outcome("value", faults.right(task.x)) for i, task in enumerate(tasks(16))
+        }
+
+
+def test_a_point_that_needs_more_files_than_there_are_has_failed(tag: str, tmp_path: Path) -> None:
+    with Workers(faults.needs_too_many_files, 1) as workers:
+        outcomes = dict(workers(tasks(4)))
+    assert [outcomes[i].status for i in range(4)] == ["value", "value", "infeasible", "value"]
+    assert outcomes[faults.BAD].reason.startswith("OSError: [Errno 24] Too many open files")
+    assert (tmp_path / "pids").read_text().split() == ["0", "1", "2", "2", "3"]
+
+
+# Ended from outside, or by itself?
+
+
+RUN: dict[str, Any] = dict(x0=[1.0, 1.0], sigma0=0.5, rng=1, workers=2)
+
+
+def test_a_simulation_that_ends_its_own_process_group_has_failed_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.3)
+    result = fmnes.minimize(
+        faults.ends_its_process_group, max_evaluations=18, run_dir=tmp_path / "run", **RUN
+    )
+    assert result.stop_reason is fmnes.StopReason.MAX_EVALUATIONS
+    bad = [failure for failure in result.failures if failure.reason == "ended by SIGTERM at each of 3 tries"]
+    assert len(bad) == len(result.failures) == 1
+    assert result.n_infeasible == bad[0].count > 0
+
+
+def test_who_is_ended_while_it_waits_blames_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch system that ends the processes of a job one by one has come to the driver."""
+    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 60.0)
+    log = tmp_path / "run" / "evaluations.sqlite"
+
+    def end_the_driver() -> None:
+        before, since = 0, time.monotonic()
+        while before == 0 or time.monotonic() < since + 1.5:  # the last try is not logged before the wait
+            with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{log}?mode=ro", uri=True)) as found:
+                query = "select count(*) from evaluations where status = 'lost'"
+                lost = found.execute(query).fetchone()[0]
+                before, since = lost, since if lost == before else time.monotonic()
+            assert time.monotonic() < since + 30
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = in_background(end_the_driver)
+    result = fmnes.minimize(
+        lambda x: faults.dies(signal.SIGTERM) if x[0] > 1.2 else float(x @ x),
+        max_evaluations=12,
+        run_dir=tmp_path / "run",
+        **RUN,
+    )
+    thread.join()
+    assert result.stop_reason is fmnes.StopReason.INTERRUPTED
+    assert result.n_infeasible == 0
+
+
+def test_a_worker_ended_from_outside_once_costs_nothing(
+    tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.0)
+    thread = in_background(lambda: os.kill(noted(tmp_path / "pids")[0][0], signal.SIGTERM))
+    evaluator = choose_evaluator(faults.sleeps_the_first_time, 3, workers=2, retries=1)
+    with closing(evaluator):
+        outcomes = dict(evaluator(tasks()))
+        thread.join()
+        lost = outcomes[faults.BAD]
+        assert (lost.status, lost.reason) == ("lost", "ended from outside (SIGTERM)")
+        assert lost.fault == ""  # with one, a first generation that was ended would look like a bug
+        ((_, outcomes[faults.BAD]),) = evaluator([tasks()[faults.BAD]])
+    assert outcomes == {i: Outcome("value", faults.right(task.x)) for i, task in enumerate(tasks())}
+
+
+def test_what_the_objective_calls_lost_never_becomes_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.0)
+    batch = tasks(second=list(faults.FAULTS).index("raises Lost"))
+    with closing(choose_evaluator(faults.faulty, 3, workers=2, retries=1)) as evaluator:
+        for _ in range(4):
+            assert dict(evaluator(batch))[faults.BAD].status == "lost"
 
 
 # Ending early
@@ -376,16 +609,7 @@ def test_not_a_function() -> None:
         Workers(3, 2)  # type: ignore[arg-type]
 
 
-def test_a_closure_without_cloudpickle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cloudpickle", None)
-    with pytest.raises(
-        ArgumentError, match=r'<lambda>.*move it to a module, or pip install "fmnes\[workers\]"'
-    ):
-        Workers(lambda x: 0.0, 2)
-
-
-def test_a_closure_with_cloudpickle() -> None:
-    pytest.importorskip("cloudpickle")
+def test_a_closure() -> None:
     offset = 5.0
     with Workers(lambda x: float(x[0]) + offset, 2) as workers:
         assert {i: o.value for i, o in workers(tasks())} == {i: i + 5.0 for i in range(8)}
@@ -394,51 +618,92 @@ def test_a_closure_with_cloudpickle() -> None:
         Workers(lambda x: lock.locked(), 2)
 
 
+def run_script(tmp_path: Path, code: str, *arguments: str) -> str:
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    done = subprocess.run(
+        [sys.executable, str(script), *arguments],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 SCRIPT = """
 import sys
 import numpy as np
-if sys.argv[1] == "without":
-    sys.modules["cloudpickle"] = None
-from fmnes import ArgumentError
+assert "cloudpickle" not in sys.modules
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.evaluator import Task
-
-def fun(x):
-    return Value(x).value
+assert "cloudpickle" not in sys.modules  # it is loaded when workers start
 
 class Value:
     def __init__(self, x):
         self.value = float(x[0])
+    def __float__(self):
+        return self.value
 
-try:
-    workers = Workers(fun if sys.argv[2] == "function" else Value, 1)
-except ArgumentError as error:
-    sys.exit(str(error))
-with workers:
-    print([outcome.value for _, outcome in workers([Task(np.array([7.0]), 0, 0)])])
+def fun(x):
+    return Value(x).value
+
+class Callable:
+    def __call__(self, x):
+        return float(Value(x))
+
+for what in (fun, Callable(), lambda x: fun(x)):
+    with Workers(what, 1) as workers:
+        print([outcome.value for _, outcome in workers([Task(np.array([7.0]), 0, 0)])])
 """
 
 
-@pytest.mark.parametrize("cloudpickle", ["with", "without"])
-@pytest.mark.parametrize("what", ["function", "class"])
-def test_a_function_of_the_script_itself(cloudpickle: str, what: str, tmp_path: Path) -> None:
-    if cloudpickle == "with":
-        pytest.importorskip("cloudpickle")
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT)
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run(
-        [sys.executable, str(script), cloudpickle, what],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    if cloudpickle == "without":
-        assert "is defined in the script itself" in done.stderr
-        assert 'pip install "fmnes[workers]"' in done.stderr
-    elif what == "function":
-        assert done.stdout == "[7.0]\n", done.stderr
+def test_a_function_of_the_script_itself(tmp_path: Path) -> None:
+    assert run_script(tmp_path, SCRIPT) == "[7.0]\n" * 3
+
+
+POOL_IN_OBJECTIVE = """
+import multiprocessing, sys
+import numpy as np
+from concurrent.futures import ProcessPoolExecutor
+from fmnes.evaluation.workers.pool import Workers
+from fmnes.evaluation.evaluator import Task
+
+def square(v):
+    return v * v
+
+def simulate(x):
+    with ProcessPoolExecutor(2, multiprocessing.get_context(METHOD)) as pool:
+        return sum(pool.map(square, x.tolist()))
+
+class Problem:
+    def part(self, v):
+        return v * v
+    def __call__(self, x):
+        with ProcessPoolExecutor(2, multiprocessing.get_context(METHOD)) as pool:
+            return sum(pool.map(self.part, x.tolist()))
+
+METHOD = "fork"
+if __name__ == "__main__":
+    METHOD = sys.argv[1]
+    for fun in (simulate, Problem()):
+        with Workers(fun, 1) as workers:
+            for _, outcome in workers([Task(np.array([3.0, 4.0]), 0, 0)]):
+                print(outcome.value, outcome.reason)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_an_objective_of_the_script_that_uses_multiprocessing_itself(method: str, tmp_path: Path) -> None:
+    assert run_script(tmp_path, POOL_IN_OBJECTIVE, method) == "25.0 \n25.0 \n"
+
+
+def test_a_script_without_a_main_guard_does_not_multiply(tmp_path: Path, tag: str) -> None:
+    """What its objective starts imports the script, and comes to the line that starts workers."""
+    code = POOL_IN_OBJECTIVE.replace('if __name__ == "__main__":', "if True:")
+    assert "BrokenProcessPool" in run_script(tmp_path, code, "spawn")
+    assert left_after(tag, 5.0) == []
 
 
 def test_a_function_that_the_worker_cannot_import(monkeypatch: pytest.MonkeyPatch, tag: str) -> None:

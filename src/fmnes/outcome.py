@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
+import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -116,25 +119,72 @@ def from_return(returned: Any) -> Outcome:
 
 def from_exception(exception: BaseException) -> Outcome:
     """The outcome of an objective that raised."""
-    # An exception's own __str__ is the user's code and may fail as well.
-    try:
-        message = str(exception)[:300]
-    except Exception:
-        message = "(its message could not be read)"
+    message = _told(lambda: str(exception)[:300], "(its message could not be read)")
     if isinstance(exception, Lost):
         return lost(message or "lost")
     if isinstance(exception, Infeasible):
         return infeasible(message or "infeasible")
     name = type(exception).__name__
-    tail = "".join(traceback.format_exception(exception))[-DETAIL_LIMIT:]
+    tail = _told(lambda: "".join(traceback.format_exception(exception))[-DETAIL_LIMIT:], "")
     return infeasible(f"{name}: {message}" if message else name, fault=name, detail=tail)
 
 
-def call(fun: Callable[[Any], Any], x: Any) -> Outcome:
-    """The outcome of fun(x), whatever it does short of ending the process."""
+def _told(tell: Callable[[], str], otherwise: str) -> str:
+    """An exception's own __str__ is the user's code and may fail as well."""
     try:
-        return from_return(fun(x))
+        return tell()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return otherwise
+
+
+def call(fun: Callable[[Any], Any], x: Any) -> Outcome:
+    """The outcome of fun(x), whatever it does short of ending the process.
+
+    Only KeyboardInterrupt passes: that is Ctrl-C. Others that are no Exception (asyncio's CancelledError, the
+    panic of a library in Rust, sys.exit) are failures like any other.
+    """
+    try:
+        return from_return(call_in_one_process(fun, x))
     except WrongType as error:
         return infeasible(str(error), fault=WRONG_TYPE)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return from_exception(error)
+
+
+def call_in_one_process(fun: Callable[[Any], Any], x: Any) -> Any:
+    """fun(x). If it forks, only the process that called it comes back from here.
+
+    A forked child that returned, raised or called sys.exit would go on as a second driver: ask the same
+    points, write to the same log, and run the rest of the user's script. It ends here instead.
+    """
+    caller = os.getpid()
+    try:
+        returned = fun(x)
+    except BaseException as error:
+        if os.getpid() != caller:
+            _end_child(error)
+        raise
+    if os.getpid() != caller:
+        _end_child(None)
+    return returned
+
+
+def _end_child(error: BaseException | None) -> NoReturn:
+    """With the exit code that Python would give it, and without exit handlers: those are its parent's."""
+    code: Any = 0
+    if isinstance(error, SystemExit):
+        code = error.code
+    elif error is not None:
+        code = "".join(traceback.format_exception(error)).rstrip()
+    if not (code is None or isinstance(code, int)):  # words: they are printed, and the code is 1
+        with suppress(BaseException):
+            print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BaseException):  # they may be anything by now
+            stream.flush()
+    os._exit((code or 0) & 0xFF)

@@ -1,8 +1,9 @@
 """Time as an evaluation has it: while its process, or we, are suspended it stands still.
 
 A batch system that suspends a job (`scontrol suspend`, gang scheduling, `kill -STOP`) stops its processes,
-and the computer's clock goes on. Nobody tells us; but whoever looks at a clock every second and finds that
-more has gone by knows that it was asleep.
+and the computer's clock goes on. Nobody tells us; but whoever looks at a clock at every tick and finds that
+several have gone by knows that it was asleep. (Or busy: then an evaluation is given too much time by that,
+which does less harm than too little.)
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import math
 import time
 
 #: Whoever measures time here looks at the clock at least this often.
-TICK = 1.0
+TICK = 0.25
+#: A process that is suspended although we are not may have stopped itself, and for good: it is waited for so
+#: many times its timeout, and then its time goes on.
+SUSPENDED_TIMES = 5.0
 #: The longest wait that every selector takes: some count milliseconds in 32 bits.
 _LONGEST_WAIT = 86_400.0
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
+from fmnes.evaluation.clock import TICK, AwakeClock
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.outcome import Outcome, infeasible, lost
 
@@ -74,36 +75,42 @@ class Retried:
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
         together = [i for i, task in enumerate(tasks) if task.point not in self._deaths]
         alone = [i for i, task in enumerate(tasks) if task.point in self._deaths]
+        repeated: list[tuple[int, Outcome]] = []
         for batch in [together, *([i] for i in alone)]:
             if not batch or (deadline is not None and time.monotonic() >= deadline):
                 continue
             with closing(self._evaluator([tasks[i] for i in batch], deadline)) as finished:  # type: ignore[type-var]
                 for position, outcome in finished:
-                    judged = self._judged(tasks[batch[position]], outcome, deadline)
-                    if judged is not None:
-                        yield batch[position], judged
+                    i = batch[position]
+                    if self._repeats(tasks[i], outcome):
+                        repeated.append((i, outcome))
+                    else:  # without its mark: nobody else may take what is lost for a fault
+                        yield i, replace(outcome, fault="") if outcome.status == "lost" else outcome
+        # One wait for all of them: the driver is well so long after each.
+        if repeated and _stays_well(deadline):
+            for i, outcome in repeated:
+                tries = 1 + self._deaths.pop(tasks[i].point)
+                reason = f"ended by {outcome.fault} at each of {tries} tries"
+                yield i, infeasible(reason, fault=outcome.fault, detail=outcome.detail)
 
-    def _judged(self, task: Task, outcome: Outcome, deadline: float | None) -> Outcome | None:
+    def _repeats(self, task: Task, outcome: Outcome) -> bool:
+        """Whether this was the last try of a point that was ended from outside at each of them."""
         if not (outcome.status == "lost" and outcome.fault):
             self._deaths.pop(task.point, None)
-            return outcome
-        tries = self._deaths[task.point] = self._deaths.get(task.point, -1) + 1
-        if not 0 < self._retries <= tries:
-            return outcome
-        if not _still_well(deadline):
-            return None
-        del self._deaths[task.point]
-        reason = f"ended by {outcome.fault} at each of {tries + 1} tries"
-        return infeasible(reason, fault=outcome.fault, detail=outcome.detail)
+            return False
+        self._deaths[task.point] = self._deaths.get(task.point, -1) + 1
+        return 0 < self._retries <= self._deaths[task.point]
 
     def close(self) -> None:
         self._evaluator.close()
 
 
-def _still_well(deadline: float | None) -> bool:
+def _stays_well(deadline: float | None) -> bool:
     """Wait whether the driver itself is ended, too (its SIGTERM is a KeyboardInterrupt here)."""
-    end = time.monotonic() + SETTLE_SECONDS
-    time.sleep(
-        SETTLE_SECONDS if deadline is None else max(0.0, min(SETTLE_SECONDS, deadline - time.monotonic()))
-    )
-    return time.monotonic() >= end - 0.001
+    clock = AwakeClock()  # whoever suspends a job may be about to end it
+    end = clock.now() + SETTLE_SECONDS
+    while (left := end - clock.now()) > 0:
+        if deadline is not None and time.monotonic() >= deadline:
+            return False
+        time.sleep(min(left, TICK))
+    return True

@@ -8,6 +8,7 @@ evaluation is lost, never infeasible. And no executor can be made to kill what i
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Task
-from fmnes.outcome import Outcome, call, from_exception, lost
+from fmnes.outcome import Outcome, call, lost
 from fmnes.result import Vector
 
 Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str]
@@ -48,7 +49,9 @@ class ExecutorEvaluator:
                     yield position, self._fate(error)
                 else:
                     positions[future] = position
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            left = None
+            if deadline is not None:  # more than a lock can wait for is as good as for ever
+                left = min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
             with suppress(TimeoutError):
                 for future in as_completed(positions, left):
                     yield positions.pop(future), self._outcome(future)
@@ -80,10 +83,5 @@ class ExecutorEvaluator:
 
 def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
     """Where the executor runs it. Plain data only goes back: an exception of the user's may break a pool."""
-    try:
-        outcome = call(fun, x)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        outcome = from_exception(error)
+    outcome = call(fun, x)
     return outcome.status, outcome.value, outcome.reason, outcome.fault, outcome.detail

@@ -15,6 +15,7 @@ from fmnes.outcome import (
     WRONG_TYPE,
     Outcome,
     call,
+    call_in_one_process,
     from_exception,
     from_number,
     from_return,
@@ -58,11 +59,11 @@ class Vectorized:
 def call_or_raise(fun: Callable[[Any], Any], x: Any) -> Outcome:
     """Like `call`, but an exception other than Infeasible and Lost is the caller's to see."""
     try:
-        returned = fun(x)
+        returned = call_in_one_process(fun, x)
     except (Infeasible, Lost) as error:
         return from_exception(error)
-    except StopIteration as error:  # which would end the iteration it is called from
-        raise ObjectiveError("the objective raised StopIteration") from error
+    except (StopIteration, GeneratorExit) as error:  # which would end the iteration it is called from
+        raise ObjectiveError(f"the objective raised {type(error).__name__}") from error
     try:
         return from_return(returned)
     except TypeError as error:
@@ -71,7 +72,7 @@ def call_or_raise(fun: Callable[[Any], Any], x: Any) -> Outcome:
 
 def call_vectorized(fun: Callable[[Any], Any], x: NDArray[np.float64]) -> NDArray[np.float64]:
     """fun(x) for all points at once, (n, d) -> (n,). What it raises is raised: no point is to blame."""
-    returned = np.asarray(fun(x.copy()))
+    returned = np.asarray(call_in_one_process(fun, x.copy()))
     if returned.dtype.kind not in "fiub" or returned.shape != (len(x),):
         raise ObjectiveError(
             f"the vectorized objective returned {returned.dtype} of shape {returned.shape} for points of "

@@ -1,15 +1,15 @@
 """The guard of a worker: the process that sees to it that everything ends.
 
-    driver ── lifeline ── guard          runs this file only, so no objective can hang or crash it
-         └─── channel ─── evaluator      its child runs the objective, in a session of its own
+    driver ── control ── guard          runs this file only, so no objective can hang or crash it
+         └─── channel ── evaluator      its child runs the objective, in a session of its own
 
 The guard keeps the tail of what the objective prints, and ends the evaluator when the driver asks or is gone.
-Then it ends all that the evaluator has started, also what has left its process group. Its last words on the
-lifeline tell how the evaluator ended.
+Then it ends all that the evaluator has started, also what has left its process group. The last line that it
+writes to the control socket tells how the evaluator ended, and whether the guard had to kill it.
 
 The driver runs this file as a script. It imports the standard library only: the guard must fork before NumPy
-and its threads are there. Fd 0 is the channel; fd 2 is the lifeline, so that whatever stops the guard itself
-is told there too.
+and its threads are there. Fd 0 is the channel; fd 2 is the control socket, so that whatever stops the guard
+itself is told there too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import time
 from collections import deque
 from contextlib import suppress
 
-#: On the lifeline: print the Python stack, for the evaluator is about to be killed. Closing it means: kill.
+#: To the guard: print the Python stack, for the evaluator is about to be killed. A closed socket means: kill.
 SHOW_STACK = b"s"
 #: A signal that hardly any library uses. Its handler is in C, so it works while the interpreter is blocked.
 _STACK_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
@@ -35,7 +35,7 @@ _STACK_SECONDS, _STACK_PAUSE = 0.3, 0.05
 
 #: Bytes of output that are kept.
 _TAIL = 2000
-_LIFELINE = 2
+_CONTROL = 2
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -46,19 +46,19 @@ def main() -> None:
     evaluator = os.fork()
     if evaluator == 0:
         os.close(output)
-        channel = _settle(guard, printing)
+        channel = _set_up(guard, printing)
         stream = channel.makefile("rb")
         sys.path[:] = json.loads(stream.readline() or "[]")
-        from fmnes.evaluation.workers.worker import serve
+        from fmnes.evaluation.workers.serve import serve
 
         serve(channel, stream)
     else:
         os.close(printing)
         _move(os.open(os.devnull, os.O_RDONLY), 0)  # the channel is the evaluator's alone
-        _stand_guard(evaluator, driver, output)
+        _watch(evaluator, driver, output)
 
 
-def _settle(guard: int, printing: int) -> socket.socket:
+def _set_up(guard: int, printing: int) -> socket.socket:
     """In the evaluator: a session of our own, all output to the guard. Returns the channel."""
     os.setsid()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -78,34 +78,40 @@ def _settle(guard: int, printing: int) -> socket.socket:
     return channel
 
 
-def _stand_guard(evaluator: int, driver: int, output: int) -> None:
+def _watch(evaluator: int, driver: int, output: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    bell, ring = os.pipe()  # rings when a child has ended
-    os.set_blocking(ring, False)
+    child_ended, wake = os.pipe()
+    os.set_blocking(wake, False)
     os.set_blocking(output, False)
-    signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     poller = select.poll()
-    for fd in (_LIFELINE, output, bell):
+    for fd in (_CONTROL, output, child_ended):
         poller.register(fd, select.POLLIN)
 
     tail: deque[tuple[float, bytes]] = deque()
+    killed = False
+    events: list[tuple[int, int]] = []
+    # Has it ended? That is asked before anything else: what the driver wants may have come late.
     while (status := _ended(evaluator)) is None:
-        for fd, _ in poller.poll(1000):
-            if fd == bell:
-                os.read(bell, 512)
+        for fd, _ in events:
+            if fd == child_ended:
+                os.read(child_ended, 512)
             elif fd == output:
                 if not _keep_tail(output, tail):
                     poller.unregister(output)
-            elif _hear_driver() == SHOW_STACK:
-                os.kill(evaluator, _STACK_SIGNAL)
-                _await_stack(output, tail)
             else:
-                os.kill(evaluator, signal.SIGKILL)
-                poller.unregister(_LIFELINE)
-        if os.getppid() != driver:  # a fork of the driver may hold the lifeline open after it
+                killed = True
+                if _hear_driver() == SHOW_STACK:
+                    os.kill(evaluator, _STACK_SIGNAL)
+                    _await_stack(output, tail)
+                else:
+                    os.kill(evaluator, signal.SIGKILL)
+                    poller.unregister(_CONTROL)
+        if os.getppid() != driver:  # a fork of the driver may hold the control socket open after it
             os.kill(evaluator, signal.SIGKILL)
+        events = poller.poll(1000)
 
     moment = time.monotonic()
     _kill_descendants()
@@ -113,23 +119,23 @@ def _stand_guard(evaluator: int, driver: int, output: int) -> None:
         pass
     texts = [(when, chunk.decode(errors="replace")) for when, chunk in tail]
     with suppress(OSError):  # the driver may be gone
-        report = json.dumps({"status": status, "time": moment, "output": texts})
-        os.write(_LIFELINE, b"\n" + report.encode())
+        report = json.dumps({"status": status, "killed": killed, "time": moment, "output": texts})
+        os.write(_CONTROL, b"\n" + report.encode())
     os._exit(0)
 
 
 def _hear_driver() -> bytes:
     try:
-        return os.read(_LIFELINE, 1)
+        return os.read(_CONTROL, 1)
     except OSError:  # it died without reading all that Python has to say when it starts
         return b""
 
 
 def _ended(evaluator: int) -> int | None:
-    """The exit code of the evaluator (minus the signal's number), None while it lives. Buries orphans too."""
+    """The exit code of the evaluator (minus the signal's number), None while it lives. Reaps orphans too."""
     while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         if dead.si_pid == evaluator:
-            with suppress(OSError):  # before the burial, while nobody else can have this number
+            with suppress(OSError):  # before it is reaped, while nobody else can have this number
                 os.killpg(evaluator, signal.SIGKILL)
         status = os.waitpid(dead.si_pid, 0)[1]
         if dead.si_pid == evaluator:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import json
 import math
 import os
-import pickle
 import selectors
 import sys
 import time
-import types
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -21,18 +17,13 @@ import numpy as np
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
+from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.workers.worker import BROKEN, READY, Worker, decode, frame
+from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame
+from fmnes.evaluation.workers.shipping import ship
+from fmnes.evaluation.workers.worker import State, Worker
 from fmnes.outcome import Outcome, infeasible, lost
 
-#: One thread each, unless the user has decided: the workers fill the machine by themselves.
-THREAD_LIMITS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-)
 #: How often in a row workers may fail to start before the points are given back as lost.
 _STARTS = 5
 #: Importing the objective's module may be slow, but a worker that takes longer than this is stuck.
@@ -46,7 +37,8 @@ class Workers:
 
     A child that dies, hangs beyond `timeout` seconds, runs out of memory or answers nonsense is replaced, and
     its evaluation is infeasible, with the reason and the end of what it has printed. An evaluation is lost
-    where its child was ended from outside (SIGTERM, SIGINT, SIGHUP) or none could be started.
+    where its child was ended from outside (SIGTERM, SIGINT, SIGHUP) or none could be started. Where its child
+    had no file descriptors left, it is tried once more in a fresh one.
 
     What an evaluation leaves running in the background lives on until its worker is replaced or closed.
     Children get the environment, the directory and the sys.path of the moment this object was made.
@@ -58,12 +50,17 @@ class Workers:
         self._count = int(workers)
         self._timeout: float = check_number("timeout", timeout, above=0) or math.inf
         path = json.dumps([os.path.abspath(entry) for entry in sys.path if isinstance(entry, str)]).encode()
-        self._greeting = path + b"\n" + frame(ship(fun))
-        self._environment = dict.fromkeys(THREAD_LIMITS, "1") | dict(os.environ)
+        self._first_message = path + b"\n" + frame(ship(fun))
+        self._environment = dict(os.environ)
         self._directory = os.getcwd()
         self._selector = selectors.DefaultSelector()
+        self._clock = AwakeClock()
+        self._looked = self._clock.now()
+        """When it was last looked who is suspended."""
         self._workers: list[Worker] = []
         self._pending: deque[int] = deque()
+        self._without_files: set[int] = set()
+        """Tasks that met a child without file descriptors."""
         self._state = "free"
         self._loaded = False
         """A worker has loaded the objective."""
@@ -84,6 +81,8 @@ class Workers:
             raise UsageError(f"these workers are {self._state}")
         self._state = "busy with another batch"
         self._pending = deque(range(len(tasks)))
+        self._without_files.clear()
+        self._looked = self._clock.now()
         self._failed_starts, self._retry_at = 0, 0.0
         unanswered = len(tasks)
         finished: Finished = []
@@ -112,10 +111,10 @@ class Workers:
             return
         self._state = "closed"
         for worker in self._workers:
-            if worker.idle:
-                worker.hang_up()
-            elif not worker.ending:
-                worker.end()
+            if worker.state is State.IDLE:
+                worker.close_channel()
+            elif worker.state is not State.KILLING:
+                worker.kill()
         while self._workers:
             self._wait()
         self._selector.close()
@@ -126,19 +125,20 @@ class Workers:
     def _abandon(self) -> None:
         """Kill what is running, and see it dead."""
         for worker in self._workers:
-            if worker.position is not None and not worker.ending:
-                worker.end()
-        while any(worker.ending for worker in self._workers):
+            if worker.task is not None and worker.state is not State.KILLING:
+                worker.kill()
+        while any(worker.state is State.KILLING for worker in self._workers):
             self._wait()
 
     def _start(self, wanted: int) -> None:
-        for _ in range(wanted - sum(not worker.ending for worker in self._workers)):
+        for _ in range(wanted - sum(worker.state is not State.KILLING for worker in self._workers)):
             if self._failed_starts >= _STARTS or time.monotonic() < self._retry_at:
                 return
             try:
                 worker = Worker(
                     self._selector,
-                    self._greeting,
+                    self._clock,
+                    self._first_message,
                     environment=self._environment,
                     directory=self._directory,
                     patience=_START_SECONDS,
@@ -157,126 +157,114 @@ class Workers:
 
     def _feed(self, tasks: Sequence[Task]) -> None:
         for worker in self._workers:
-            if self._pending and worker.idle:
+            if self._pending and worker.state is State.IDLE:
                 position = self._pending.popleft()
                 worker.give(position, tasks[position].x, self._timeout)
 
     def _wait(self, deadline: float = math.inf) -> Finished:
         """Sleep until something happens, and tell which tasks that has finished."""
         now = time.monotonic()
-        until = min([deadline, *(worker.expires for worker in self._workers)])
+        until = deadline - now
         if self._retry_at > now:
-            until = min(until, self._retry_at)
-        events = self._selector.select(None if until == math.inf else max(until - now, 0.0))
+            until = min(until, self._retry_at - now)
+        expires = min((worker.expires for worker in self._workers), default=math.inf)
+        if expires < math.inf:  # the clock wants to be looked at
+            until = min(until, expires - self._clock.now(), TICK)
         finished: Finished = []
-        # "channel" before "lifeline": a child that answered and then died did answer.
-        for key, event in sorted(events, key=lambda ready: ready[0].data[1]):
+        # The channel first: a child that answered and then died did answer.
+        for key, event in sorted(
+            self._selector.select(wait_for(until)), key=lambda ready: ready[0].data[1] == "control"
+        ):
             worker, which = key.data
-            if which == "lifeline":
+            if which == "control":
                 if worker.hear_guard():
-                    finished += self._remove(worker)
+                    finished += self._remove(worker, guard_is_gone=True)
             elif event & selectors.EVENT_WRITE:
                 worker.push()
             else:
-                finished += self._hear(worker)
-        now = time.monotonic()
-        for worker in [worker for worker in self._workers if worker.expires <= now]:
-            finished += self._expire(worker)
+                self._hear(worker, finished)
+        if expires < math.inf:
+            for worker in self._expired():
+                finished += self._expire(worker)
         return finished
 
-    def _hear(self, worker: Worker) -> Finished:
+    def _expired(self) -> list[Worker]:
+        """Those with whom our patience is over. That of a suspended one stands still."""
+        now = self._clock.now()
+        passed = now - self._looked
+        if passed >= TICK or any(worker.expires <= now for worker in self._workers):
+            self._looked = now
+            for worker in self._workers:
+                worker.stand_still(passed)
+        return [worker for worker in self._workers if worker.expires <= now]
+
+    def _hear(self, worker: Worker, finished: Finished) -> None:
         try:
             answer = worker.hear()
             if answer is None:
-                return []
-            if not worker.ready:
-                self._hear_first(worker, answer)
-                return []
+                return
+            if worker.state is State.STARTING:
+                return self._hear_first(worker, answer)
             outcome = decode(answer)
-            if worker.position is None:
+            if worker.task is None:
                 raise ValueError("an answer without a question")
         except (ValueError, TypeError):
-            worker.verdict = infeasible("unreadable answer", fault="unreadable answer")
-            if not worker.ready:
+            if worker.state is State.STARTING:
                 self._start_failed("unreadable answer")
-            worker.end()
-            return []
-        finished = [(worker.position, outcome)]
-        worker.position, worker.expires = None, math.inf
+            return worker.kill(infeasible("unreadable answer", fault="unreadable answer"))
+        task = worker.task
+        worker.has_answered()
         self._failed_starts = 0
-        if outcome.fault == "MemoryError":  # the next evaluation deserves a process with all its memory
-            worker.end()
-        return finished
+        no_files = answer.startswith(NO_FILES)
+        if no_files or outcome.fault == "MemoryError":  # the next one deserves a process that has them all
+            worker.kill()
+        if no_files and task not in self._without_files:  # and this one, too: others have left them open
+            self._without_files.add(task)
+            self._pending.appendleft(task)
+        else:
+            finished.append((task, outcome))
 
     def _hear_first(self, worker: Worker, answer: bytes) -> None:
         """Has it loaded the objective?"""
-        if answer == READY:
-            worker.ready = self._loaded = True
-            worker.expires = math.inf
+        if answer.startswith(READY):
+            worker.is_ready(answer)
+            self._loaded = True
             return
         why = answer.removeprefix(BROKEN).decode(errors="replace")
-        worker.end()
+        worker.kill()
         if self._loaded:  # it could be before, so this is the machine: a file system, a lack of memory
             self._start_failed("the objective could not be loaded again", why)
         else:
             self._broken = why
 
     def _expire(self, worker: Worker) -> Finished:
-        if worker.ending:
-            return self._remove(worker)
-        if not worker.ready:
-            self._start_failed(f"it was not ready after {_START_SECONDS:g} s")
-        elif worker.connected:
-            worker.verdict = infeasible(f"timed out after {self._timeout:g} s", fault="timeout")
+        if worker.state is State.KILLING:
+            return self._remove(worker, guard_is_gone=False)
+        if worker.task is None:
+            starting = worker.state is State.STARTING
+            why = f"was not ready after {_START_SECONDS:g} s" if starting else "closed its connection"
+            self._start_failed(f"it {why}")
+            comes_to = None
+        elif worker.state is State.EVALUATING:
+            comes_to = infeasible(f"timed out after {self._timeout:g} s", fault="timeout")
         else:
-            worker.verdict = infeasible("the objective closed its connection", fault="connection closed")
-        worker.end(show_stack=True)
+            comes_to = infeasible("the objective closed its connection", fault="connection closed")
+        worker.kill(comes_to, show_stack=True)
         return []
 
-    def _remove(self, worker: Worker) -> Finished:
+    def _remove(self, worker: Worker, *, guard_is_gone: bool) -> Finished:
         """It is gone: what does its task come to?"""
         self._workers.remove(worker)
-        ending = worker.leave()
-        outcome = worker.verdict or ending.outcome
-        if worker.position is None:
-            if not worker.ending:
+        killed = worker.state is State.KILLING
+        ending = worker.leave(guard_is_gone=guard_is_gone)
+        outcome = ending.outcome
+        if worker.task is None:
+            if not killed:
                 self._start_failed(outcome.reason, ending.printed(since=0.0) or outcome.detail)
             return []
-        if not worker.verdict and ending.time < worker.started:  # it died before it got this task
-            self._pending.appendleft(worker.position)
+        if ending.time < worker.started:  # it died before it got this task
+            self._pending.appendleft(worker.task)
             self._start_failed(outcome.reason)
             return []
         self._failed_starts = 0
-        return [(worker.position, replace(outcome, detail=ending.printed(worker.started) or outcome.detail))]
-
-
-class _ByReference(pickle.Pickler):
-    """Functions and classes go by name, and the names of a script mean nothing in another process."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, (type, types.FunctionType)) and obj.__module__ == "__main__":
-            raise pickle.PicklingError(f"{obj.__qualname__} is defined in the script itself")
-        return NotImplemented
-
-
-def ship(fun: Callable[[Any], Any]) -> bytes:
-    """The function as bytes for our own children."""
-    if not callable(fun):
-        raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point")
-    try:
-        cloudpickle = importlib.import_module("cloudpickle")
-    except ImportError:
-        cloudpickle = None
-    try:
-        if cloudpickle:
-            return bytes(cloudpickle.dumps(fun))
-        buffer = io.BytesIO()
-        _ByReference(buffer).dump(fun)
-        return buffer.getvalue()
-    except Exception as error:
-        hint = "wanted one without files, locks and the like"
-        if not cloudpickle:
-            hint = 'move it to a module, or pip install "fmnes[workers]", which can send it as it is'
-        raise ArgumentError(
-            f"fun: found {fun!r}, which cannot be sent to a worker process ({error}); {hint}"
-        ) from error
+        return [(worker.task, replace(outcome, detail=ending.printed(worker.started) or outcome.detail))]

@@ -1,61 +1,63 @@
-"""One worker, from both ends: `Worker` in the driver, `serve` in the process that evaluates.
-
-Every message on the channel between them is its length, then its bytes. The driver sends the function and
-then points (float64 bytes); each is answered. Answers are plain data, a number or a few strings: an object of
-the user's might not survive the way, or break its receiver. (Before all that goes sys.path, as a line for
-`guard.py`, which starts `serve`.)
-"""
+"""One worker as the driver sees it: its states, its two sockets, and how it ended."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import pickle
 import selectors
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import IO, Any, NamedTuple
+from dataclasses import replace
+from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
+from fmnes.evaluation import clock
+from fmnes.evaluation.deaths import outcome_of_death
 from fmnes.evaluation.workers import guard
-from fmnes.outcome import (
-    DETAIL_LIMIT,
-    Outcome,
-    call,
-    from_exception,
-    from_number,
-    infeasible,
-    lost,
-)
+from fmnes.evaluation.workers.messages import LENGTH, LONGEST_ANSWER, READY, frame
+from fmnes.outcome import DETAIL_LIMIT, Outcome
 from fmnes.result import Vector
 
-_LENGTH = struct.Struct("<Q")
-_FLOAT = struct.Struct("<d")
-#: The first byte of an answer.
-READY, BROKEN, VALUE, FAILED = b"r", b"b", b"v", b"f"
-_LONGEST_ANSWER = 1 << 20
-
-#: Signals that no computation raises: somebody ended the process, and the point is not to blame.
-_FROM_OUTSIDE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-#: A killed worker is gone in milliseconds, unless the system cannot kill it.
+#: A worker that is to end is gone in milliseconds, unless the system cannot end it.
 _END_SECONDS = 0.9
+#: If only its guard can tell whose fault an end was, and the machine is busy, it is given more time.
+_REPORT_SECONDS = 5.0
+#: Then it is told to go on, and has a moment to do its work.
+_URGE_SECONDS = 0.5
+#: Guards that we do not wait for any longer, until they have ended: their evaluators cannot be killed.
+_silent: list[subprocess.Popen[bytes]] = []
 
 
-def frame(message: bytes) -> bytes:
-    return _LENGTH.pack(len(message)) + message
+class State(Enum):
+    STARTING = "loading the objective"
+    IDLE = "waiting for a point"
+    EVALUATING = "working on a point"
+    LEAVING = "its channel is closed: it has ended, or ends by itself"
+    KILLING = "its guard was told to kill it"
+    GONE = "its guard has told all, or is not waited for any longer"
+
+
+#: What may follow. A worker may be gone at any time.
+_NEXT: dict[State, tuple[State, ...]] = {
+    State.STARTING: (State.IDLE, State.LEAVING, State.KILLING, State.GONE),
+    State.IDLE: (State.EVALUATING, State.LEAVING, State.KILLING, State.GONE),
+    State.EVALUATING: (State.IDLE, State.LEAVING, State.KILLING, State.GONE),
+    State.LEAVING: (State.KILLING, State.GONE),
+    State.KILLING: (State.GONE,),
+    State.GONE: (),
+}
 
 
 class Ending(NamedTuple):
-    """How a worker ended, in the words of its guard."""
+    """How a worker ended."""
 
     outcome: Outcome
     """Of the task it was working on."""
@@ -68,12 +70,13 @@ class Ending(NamedTuple):
 
 
 class Worker:
-    """The driver's end. Nothing here blocks: the pool waits, on the two sockets and until `expires`."""
+    """Nothing here blocks: the pool waits, on the two sockets and until `expires`."""
 
     def __init__(
         self,
         selector: selectors.BaseSelector,
-        greeting: bytes,
+        awake: clock.AwakeClock,
+        first_message: bytes,
         *,
         environment: Mapping[str, str],
         directory: str,
@@ -82,54 +85,65 @@ class Worker:
         """Raises OSError if the process cannot be started."""
         with ExitStack() as opened:
             self._channel, their_channel = map(opened.enter_context, socket.socketpair())
-            self._lifeline, their_lifeline = map(opened.enter_context, socket.socketpair())
-            self._process = subprocess.Popen(
+            self._control, their_control = map(opened.enter_context, socket.socketpair())
+            self._guard = subprocess.Popen(
                 [sys.executable, "-P", os.path.abspath(guard.__file__), str(os.getpid())],
                 stdin=their_channel.fileno(),
                 stdout=subprocess.DEVNULL,
-                stderr=their_lifeline.fileno(),
+                stderr=their_control.fileno(),
                 start_new_session=True,
                 env=environment,
                 cwd=directory,
             )
             opened.pop_all()
         their_channel.close()
-        their_lifeline.close()
-        self.ready = False
-        """It has loaded the objective."""
-        self.position: int | None = None
-        """The task it works on."""
+        their_control.close()
+        self.state = State.STARTING
+        self.task: int | None = None
+        """The position of the task that it works on, or did when it ended."""
         self.started = math.inf
-        self.expires = time.monotonic() + patience
-        """When our patience with what it is doing now (starting, evaluating, ending) is over."""
-        self.verdict: Outcome | None = None
-        """What its task comes to, where that is decided before its end."""
-        self.ending = False
-        """Its guard was told to kill it."""
+        """When it got its task."""
+        self.expires = awake.now() + patience
+        """When our patience with what it is doing now is over, on the pool's clock."""
+        self._killed_for: Outcome | None = None
+        """What its task comes to, if it had to be killed."""
+        self._alive_when_killed = False
+        self._pid = 0
+        """The evaluator's; 0 while it starts."""
+        self._suspended = self._may_be_suspended = 0.0
+        """Seconds that its task was and may be suspended for, while we are not."""
         self._inbox = bytearray()
-        self._outbox = memoryview(greeting)
-        self._last_words = bytearray()
-        self._gone = False
+        self._outbox = memoryview(first_message)
+        self._report = bytearray()
+        self._awake = awake
         self._selector = selector
         self._channel.setblocking(False)
         selector.register(self._channel, selectors.EVENT_READ, (self, "channel"))
-        selector.register(self._lifeline, selectors.EVENT_READ, (self, "lifeline"))
+        selector.register(self._control, selectors.EVENT_READ, (self, "control"))
         self.push()
 
-    @property
-    def connected(self) -> bool:
-        return self._channel.fileno() >= 0
+    def _become(self, state: State) -> None:
+        assert state in _NEXT[self.state], f"from {self.state} to {state}"
+        self.state = state
 
-    @property
-    def idle(self) -> bool:
-        return self.ready and self.position is None and self.connected
+    def is_ready(self, answer: bytes) -> None:
+        """It has loaded the objective. Raises ValueError if that is not what it says."""
+        self._pid = int(answer.removeprefix(READY))
+        self._become(State.IDLE)
+        self.expires = math.inf
 
-    def give(self, position: int, x: Vector, timeout: float) -> None:
-        self.position = position
+    def give(self, task: int, x: Vector, timeout: float) -> None:
+        self._become(State.EVALUATING)
+        self.task = task
         self.started = time.monotonic()
-        self.expires = self.started + timeout
+        self.expires = self._awake.now() + timeout
+        self._suspended, self._may_be_suspended = 0.0, clock.SUSPENDED_TIMES * timeout
         self._outbox = memoryview(frame(x.astype(np.float64).tobytes()))
         self.push()
+
+    def has_answered(self) -> None:
+        self._become(State.IDLE)
+        self.task, self.expires = None, math.inf
 
     def push(self) -> None:
         """Send what the channel takes; the rest goes when it can take more."""
@@ -137,9 +151,9 @@ class Worker:
             sent = self._channel.send(self._outbox)
         except BlockingIOError:
             sent = 0
-        except OSError:  # it died before this, so this task is innocent
+        except OSError:  # it died before this, so this task has nothing to do with it
             self.started = math.inf
-            return self.hang_up()
+            return self.close_channel()
         self._outbox = self._outbox[sent:]
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if len(self._outbox) else 0)
         if self._selector.get_key(self._channel).events != events:
@@ -154,135 +168,98 @@ class Worker:
         except OSError:
             data = b""
         if not data:
-            self.hang_up()
+            self.close_channel()
+            return None
         self._inbox += data
-        if len(self._inbox) < _LENGTH.size:
+        if len(self._inbox) < LENGTH.size:
             return None
-        (length,) = _LENGTH.unpack_from(self._inbox)
-        if length > _LONGEST_ANSWER:
+        (length,) = LENGTH.unpack_from(self._inbox)
+        if length > LONGEST_ANSWER:
             raise ValueError("too long for an answer")
-        if len(self._inbox) < _LENGTH.size + length:
+        if len(self._inbox) < LENGTH.size + length:
             return None
-        message = bytes(self._inbox[_LENGTH.size : _LENGTH.size + length])
-        del self._inbox[: _LENGTH.size + length]
+        message = bytes(self._inbox[LENGTH.size : LENGTH.size + length])
+        del self._inbox[: LENGTH.size + length]
         return message
 
     def hear_guard(self) -> bool:
         """Whether that was the last of it: the guard goes when all is over."""
         data = b""
         with suppress(OSError):
-            data = self._lifeline.recv(1 << 16)
-        self._last_words += data
-        self._gone = not data
-        return self._gone
+            data = self._control.recv(1 << 16)
+        self._report += data
+        return not data
 
-    def hang_up(self) -> None:
-        """Close the channel, upon which an idle evaluator ends by itself."""
-        if self.connected:
-            self._selector.unregister(self._channel)
-            self._channel.close()
-        self.expires = time.monotonic() + _END_SECONDS
+    def stand_still(self, seconds: float) -> None:
+        """If it is suspended, the last `seconds` were not its own."""
+        if self.state is not State.EVALUATING or self.expires == math.inf:
+            return
+        if self._suspended < self._may_be_suspended and clock.is_suspended(self._pid):
+            self._suspended += seconds
+            self.expires = max(self.expires + seconds, self._awake.now() + clock.TICK)
 
-    def end(self, *, show_stack: bool = False) -> None:
-        """Have the guard kill it; late answers are not heard any more."""
-        self.hang_up()
-        self.ending = True
+    def close_channel(self) -> None:
+        """An idle evaluator ends by itself then."""
+        self._become(State.LEAVING)
+        self._forget(self._channel)
+        self.expires = self._awake.now() + _END_SECONDS
+
+    def kill(self, comes_to: Outcome | None = None, *, show_stack: bool = False) -> None:
+        """Have the guard kill it; late answers are not heard any more. What does its task come to then?
+
+        If it has closed its channel, it may have died instead, which only the guard can tell.
+        """
+        self._killed_for = comes_to
+        self._alive_when_killed = self.state is not State.LEAVING
+        self._become(State.KILLING)
+        self._forget(self._channel)
+        wants_report = self.task is not None and not self._alive_when_killed
+        self.expires = self._awake.now() + (_REPORT_SECONDS if wants_report else _END_SECONDS)
         with suppress(OSError):
-            self._lifeline.sendall(guard.SHOW_STACK if show_stack else b"")
-            self._lifeline.shutdown(socket.SHUT_WR)
+            self._control.sendall(guard.SHOW_STACK if show_stack else b"")
+            self._control.shutdown(socket.SHUT_WR)
 
-    def leave(self) -> Ending:
-        """Forget it. If not even SIGKILL has ended it by now, its guard will see to the rest."""
-        self.hang_up()
-        self._selector.unregister(self._lifeline)
-        self._lifeline.close()
+    def leave(self, *, guard_is_gone: bool) -> Ending:
+        """Forget it. If not even SIGKILL has ended the evaluator by now, its guard will see to the rest."""
+        self._become(State.GONE)
+        self._forget(self._channel)
+        self._forget(self._control)
+        if not guard_is_gone:
+            self._urge_guard()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5.0 if self._gone else 0.0)
+            self._guard.wait(5.0 if guard_is_gone else 0.0)
+        _silent.append(self._guard)
+        _silent[:] = [guard for guard in _silent if guard.poll() is None]
+        return self._ending()
+
+    def _urge_guard(self) -> None:
+        """It was silent. If it was stopped, it shall go on; if that is of no use, it is killed."""
+        self._guard.send_signal(signal.SIGCONT)
+        with suppress(subprocess.TimeoutExpired):
+            self._guard.wait(_URGE_SECONDS)
+        if self._guard.poll() is None and clock.is_suspended(self._guard.pid):
+            if self._pid:  # its parent has not reaped it, so the number is still its own
+                with suppress(OSError):
+                    os.killpg(self._pid, signal.SIGKILL)
+            self._guard.kill()
+            self._guard.wait()
+
+    def _ending(self) -> Ending:
         try:
-            report = json.loads(self._last_words.rpartition(b"\n")[2])
-            return Ending(_from_status(report["status"]), report["time"], report["output"])
-        except ValueError:  # the guard itself has failed, and told why, or it was killed
-            words = self._last_words.decode(errors="replace").strip() or "its guard was killed"
-            return Ending(lost(words.splitlines()[-1], detail=words))
+            report = json.loads(self._report.rpartition(b"\n")[2])
+            code, killed = report["status"], report["killed"]
+        except (
+            ValueError,
+            TypeError,
+        ):  # the guard itself has failed, and told why, or it was killed, or is still silent
+            words = self._report.decode(errors="replace").strip()
+            if self._alive_when_killed and self._killed_for:
+                return Ending(self._killed_for)
+            return Ending(replace(outcome_of_death(None), detail=words[-DETAIL_LIMIT:]))
+        decided = self._killed_for if killed else None
+        return Ending(decided or outcome_of_death(code, stopping=killed), report["time"], report["output"])
 
-
-def _from_status(status: int) -> Outcome:
-    if status >= 0:
-        return infeasible(f"exited with code {status}", fault=f"exit {status}")
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:  # the real-time signals have no names
-        name = f"signal {-status}"
-    if -status in _FROM_OUTSIDE:
-        return lost(f"ended from outside ({name})")
-    if -status == signal.SIGKILL:
-        return infeasible(f"killed ({name}), maybe out of memory", fault=name)
-    return infeasible(f"died: {name}", fault=name)
-
-
-def decode(answer: bytes) -> Outcome:
-    """Raises ValueError or TypeError for what `_encode` cannot have written."""
-    kind, rest = answer[:1], answer[1:]
-    if kind == VALUE and len(rest) == _FLOAT.size:
-        return from_number(_FLOAT.unpack(rest)[0])
-    if kind == FAILED:
-        status, reason, fault, detail = map(str, json.loads(rest))
-        if status == "infeasible":
-            return infeasible(reason, fault=fault, detail=detail)
-        if status == "lost":
-            return lost(reason, detail=detail)
-    raise ValueError("not an answer")
-
-
-def _encode(outcome: Outcome) -> bytes:
-    if outcome.status == "value":
-        return VALUE + _FLOAT.pack(outcome.value)
-    words = (outcome.status, outcome.reason, outcome.fault, outcome.detail)
-    return FAILED + json.dumps([_clean(str(word)[:DETAIL_LIMIT]) for word in words]).encode()
-
-
-def _clean(text: str) -> str:
-    """Without lone surrogates, which no file or database takes."""
-    return text.encode(errors="replace").decode()
-
-
-def serve(channel: socket.socket, stream: IO[bytes]) -> None:
-    """In the evaluator: answer point after point until the driver closes the channel."""
-    with suppress(EOFError, BrokenPipeError):
-        function = _receive(stream)
-        try:
-            fun = pickle.loads(function)  # from our own driver, over a socket that nobody else has
-        except BaseException:
-            return channel.sendall(frame(BROKEN + _clean(traceback.format_exc()).encode()))
-        channel.sendall(frame(READY))
-        me = os.getpid()
-        while True:
-            x = np.frombuffer(_receive(stream)).copy()  # a copy: the objective may write to it
-            answer = _encode(_outcome(fun, x))
-            if os.getpid() != me:  # the objective has forked, and both of us have returned
-                os._exit(0)
-            with suppress(Exception):  # sys.stdout may be anything by now
-                sys.stdout.flush()
-            channel.sendall(frame(answer))
-
-
-def _outcome(fun: Callable[[Any], Any], x: Vector) -> Outcome:
-    try:
-        return call(fun, x)
-    except BaseException as error:  # KeyboardInterrupt, the user's own, or one raised in telling an error
-        with suppress(BaseException):
-            return from_exception(error)
-        name = type(error).__name__
-        return infeasible(name, fault=name)
-
-
-def _receive(stream: IO[bytes]) -> bytes:
-    (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
-    return _read(stream, length)
-
-
-def _read(stream: IO[bytes], size: int) -> bytes:
-    data = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
+    def _forget(self, connection: socket.socket) -> None:
+        if connection.fileno() >= 0:
+            self._selector.unregister(connection)
+            connection.close()

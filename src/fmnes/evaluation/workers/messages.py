@@ -1,0 +1,66 @@
+"""What goes over the channel between the driver and an evaluator.
+
+Every message is its length, then its bytes. The driver sends the function and then points (float64 bytes);
+each is answered. Answers are plain data, a number or a few strings: an object of the user's might not survive
+the way, or break its receiver. Before all that goes sys.path, as a line for `guard.py`, which starts `serve`.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import IO
+
+from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
+
+LENGTH = struct.Struct("<Q")
+_FLOAT = struct.Struct("<d")
+#: The first byte of the first answer: the function is loaded, and our process number; or it is not, and why.
+READY, BROKEN = b"r", b"b"
+#: The first byte of an outcome. NO_FILES: a failure in a process that has no file descriptors left.
+VALUE, FAILED, NO_FILES = b"v", b"f", b"n"
+LONGEST_ANSWER = 1 << 20
+
+
+def frame(message: bytes) -> bytes:
+    return LENGTH.pack(len(message)) + message
+
+
+def receive(stream: IO[bytes]) -> bytes:
+    """The next message. Raises EOFError if there is none."""
+    (length,) = LENGTH.unpack(_read(stream, LENGTH.size))
+    return _read(stream, length)
+
+
+def _read(stream: IO[bytes], size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
+
+
+def encode(outcome: Outcome, *, no_files: bool = False) -> bytes:
+    if outcome.status == "value":
+        return VALUE + _FLOAT.pack(outcome.value)
+    words = (outcome.status, outcome.reason, outcome.fault, outcome.detail)
+    kind = NO_FILES if no_files else FAILED
+    return kind + json.dumps([clean(str(word)[:DETAIL_LIMIT]) for word in words]).encode()
+
+
+def decode(answer: bytes) -> Outcome:
+    """Raises ValueError or TypeError for what `encode` cannot have written."""
+    kind, rest = answer[:1], answer[1:]
+    if kind == VALUE and len(rest) == _FLOAT.size:
+        return from_number(_FLOAT.unpack(rest)[0])
+    if kind in (FAILED, NO_FILES):
+        status, reason, fault, detail = map(str, json.loads(rest))
+        if status == "infeasible":
+            return infeasible(reason, fault=fault, detail=detail)
+        if status == "lost":
+            return lost(reason, detail=detail)
+    raise ValueError("not an answer")
+
+
+def clean(text: str) -> str:
+    """Without lone surrogates, which no file or database takes."""
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,86 @@
+"""The evaluator's end of a worker: answers point after point until the driver closes the channel."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import IO, Any
+
+import numpy as np
+
+from fmnes.evaluation.workers.messages import BROKEN, READY, clean, encode, frame, receive
+from fmnes.evaluation.workers.shipping import unpack
+from fmnes.outcome import Outcome, call, from_exception, infeasible
+from fmnes.result import Vector
+
+
+def serve(channel: socket.socket, stream: IO[bytes]) -> None:
+    with suppress(EOFError, BrokenPipeError):
+        function, me = receive(stream), os.getpid()
+        try:
+            fun = unpack(function)
+        except BaseException:
+            return channel.sendall(frame(BROKEN + clean(traceback.format_exc()).encode()))
+        if os.getpid() != me:  # a module of the objective has forked, and both of us have imported it
+            os._exit(0)
+        channel.sendall(frame(READY + str(me).encode()))
+        while True:
+            x = np.frombuffer(receive(stream)).copy()  # a copy: the objective may write to it
+            answer = _answer(fun, x)
+            with suppress(Exception):  # sys.stdout may be anything by now
+                sys.stdout.flush()
+            channel.sendall(frame(answer))
+
+
+def _answer(fun: Callable[[Any], Any], x: Vector) -> bytes:
+    raised: list[BaseException] = []
+
+    def watched(x: Vector) -> Any:
+        try:
+            return fun(x)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    outcome = _outcome(watched, x)
+    no_files = outcome.status != "value" and (any(map(_tells_of_no_files, raised)) or not _can_open())
+    return encode(outcome, no_files=no_files)
+
+
+def _outcome(fun: Callable[[Any], Any], x: Vector) -> Outcome:
+    try:
+        return call(fun, x)
+    except (
+        BaseException
+    ) as error:  # KeyboardInterrupt: Ctrl-C goes to the driver, so this is the objective's own
+        with suppress(BaseException):
+            return from_exception(error)
+        name = type(error).__name__
+        return infeasible(name, fault=name)
+
+
+def _tells_of_no_files(error: BaseException) -> bool:
+    """Whether it is, or was raised because of, an error that says that no more files can be opened."""
+    waiting, seen = [error], set()
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, OSError) and one.errno in (errno.EMFILE, errno.ENFILE):
+            return True
+        if id(one) not in seen:
+            seen.add(id(one))
+            waiting += [other for other in (one.__cause__, one.__context__) if other is not None]
+    return False
+
+
+def _can_open() -> bool:
+    """The objective may have hidden the error, as by returning NaN."""
+    try:
+        os.close(os.dup(0))
+    except OSError as error:
+        return error.errno not in (errno.EMFILE, errno.ENFILE)
+    return True

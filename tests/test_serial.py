@@ -1,0 +1,149 @@
+"""An objective in our own process: what it raises is its point's, and what it forks is no second driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmnes
+from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.serial import Serial
+from tests import faults
+
+RUN: dict[str, Any] = dict(x0=[1.5, 1.0], sigma0=0.3, rng=1, max_evaluations=60)
+
+
+def raises_to_the_right(error: BaseException) -> Any:
+    def fun(x: Any) -> float:
+        if x[0] > 1.7:
+            raise error
+        return float(x @ x)
+
+    return fun
+
+
+@pytest.mark.parametrize(
+    "error", [faults.Own("unwrap on None"), asyncio.CancelledError(), GeneratorExit(), SystemExit(3)]
+)
+def test_what_is_no_exception_fails_its_point(error: BaseException) -> None:
+    """As it does in a worker. The panic of a library in Rust is one of these."""
+    result = fmnes.minimize(raises_to_the_right(error), **RUN)
+    failed = fmnes.minimize(raises_to_the_right(ValueError()), **RUN)
+    assert result.nfev == 60 and result.n_infeasible == failed.n_infeasible > 0
+    assert result.fun == failed.fun
+    assert [failure.reason.partition(":")[0] for failure in result.failures] == [type(error).__name__]
+
+
+def test_an_interrupt_is_ctrl_c() -> None:
+    result = fmnes.minimize(raises_to_the_right(KeyboardInterrupt()), **RUN)
+    assert result.stop_reason is fmnes.StopReason.INTERRUPTED
+    assert result.n_infeasible == 0
+
+
+@pytest.mark.parametrize(
+    "error", [faults.Own("mine"), asyncio.CancelledError(), SystemExit(3), ValueError("no")]
+)
+def test_on_error_raise_lets_it_through(error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
+        fmnes.minimize(raises_to_the_right(error), on_error="raise", **RUN)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("error", [StopIteration(), GeneratorExit()])
+def test_what_would_end_our_own_iteration_is_told_in_words(error: BaseException) -> None:
+    with pytest.raises(fmnes.ObjectiveError, match=f"the objective raised {type(error).__name__}"):
+        fmnes.minimize(raises_to_the_right(error), on_error="raise", **RUN)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("no words")
+
+
+def test_an_exception_whose_words_raise_something_worse() -> None:
+    ((_, outcome),) = Serial(lambda x: faults.raises(Unspeakable()), "infeasible")([Task(np.ones(2), 0, 0)])
+    assert (outcome.status, outcome.fault) == ("infeasible", "Unspeakable")
+
+
+FORKS = """
+import os, sys
+from concurrent.futures import ThreadPoolExecutor
+import fmnes
+
+way, ending, directory = sys.argv[1:]
+calls = 0
+
+def end_of_child():
+    print("child", flush=False)
+    if ending == "sys.exit(3)":
+        sys.exit(3)
+    if ending == "sys.exit(words)":
+        sys.exit("words")
+    if ending == "sys.exit()":
+        sys.exit()
+    if ending == "exception":
+        raise ValueError("in the child")
+    if ending == "interrupt":
+        raise KeyboardInterrupt
+    return 1.0
+
+def fun(x):
+    global calls
+    calls += 1
+    if calls == 5:
+        sys.stdout.flush()
+        if (pid := os.fork()) == 0:
+            return end_of_child()
+        print("exit code", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    return float(x @ x)
+
+def vectorized(X):
+    values = [fun(x) for x in X]
+    return values
+
+run = dict(x0=[1.0, 1.0], sigma0=0.5, rng=1, max_evaluations=60)
+if way == "serial":
+    result = fmnes.minimize(fun, run_dir=directory, **run)
+elif way == "raise":
+    result = fmnes.minimize(fun, on_error="raise", **run)
+elif way == "vectorized":
+    result = fmnes.minimize(vectorized, vectorized=True, **run)
+else:
+    with ThreadPoolExecutor(1) as pool:
+        result = fmnes.minimize(fun, executor=pool, **run)
+print("result", result.fun.hex(), result.nfev, result.n_infeasible)
+"""
+CODES = {"return": 0, "sys.exit()": 0, "sys.exit(3)": 3, "sys.exit(words)": 1, "exception": 1, "interrupt": 1}
+
+
+@pytest.mark.parametrize(
+    ("way", "ending"),
+    [
+        *(("serial", ending) for ending in CODES),
+        *((way, "sys.exit(3)") for way in ("raise", "vectorized", "executor")),
+    ],
+)
+def test_a_forked_child_is_never_a_second_driver(way: str, ending: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, way, ending, str(tmp_path / "run")],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    want = fmnes.minimize(lambda x: float(x @ x), [1.0, 1.0], 0.5, rng=1, max_evaluations=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "child",
+        f"exit code {CODES[ending]}",
+        f"result {want.fun.hex()} 60 0",
+    ]
+    assert ("words" in done.stderr) == (ending == "sys.exit(words)")
+    assert ("ValueError: in the child" in done.stderr) == (ending == "exception")
