@@ -81,6 +81,8 @@ def _settle(guard: int, printing: int) -> socket.socket:
 def _stand_guard(evaluator: int, driver: int, output: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    with suppress(OSError), open("/proc/self/comm", "w") as name:
+        name.write("fmnes-guard")  # so that `killall python3` passes us by, and we can do our work
     bell, ring = os.pipe()  # rings when a child has ended
     os.set_blocking(ring, False)
     os.set_blocking(output, False)
