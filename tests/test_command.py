@@ -620,12 +620,15 @@ def test_kept_on_another_file_system(tmp_path, monkeypatch):
 
 
 def test_kept_folder_is_a_link(tmp_path):
-    """A run directory from elsewhere may have one: nothing is put where it leads."""
-    (tmp_path / "mine").mkdir()
+    """A run directory from elsewhere may have one: nothing is put or removed where it leads."""
+    theirs = [tmp_path / "mine" / f"g0-s{i}-a0-abcdefgh-01234567" for i in range(3)]
+    for path in theirs:
+        path.mkdir(parents=True)
     (tmp_path / "kept").symlink_to(tmp_path / "mine")
-    (kept,) = kept_by(CommandEvaluator(shell("exit 3"), kept_in=str(tmp_path / "kept")), [1])
+    command = shell("exit 3", max_kept=1)
+    (kept,) = kept_by(CommandEvaluator(command, kept_in=str(tmp_path / "kept")), [1])
     assert kept.is_dir() and tmp_path not in kept.parents
-    assert not list((tmp_path / "mine").iterdir())
+    assert sorted((tmp_path / "mine").iterdir()) == theirs
 
 
 def test_default_directory_leaves_nothing_after_success(tmp_path, monkeypatch):
@@ -897,7 +900,7 @@ if os.fork() == 0:
     evaluator = CommandEvaluator(command, workers=2)
     for _ in range(8):
         assert [o.value for _, o in evaluator([task(1), task(2)])] == [1.5, 1.5]
-        assert not wait_until(lambda: not tagged(tag), 0.3), [cmdline(pid) for pid in tagged(tag)]
+        assert not wait_until(lambda: not tagged(tag), 2), [cmdline(pid) for pid in tagged(tag)]
     evaluator.close()
 
 

@@ -172,8 +172,9 @@ def _descriptors_are_short() -> bool:
     """Whether another program would take what others here need: for the log, a snapshot, the user's files."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
-        lowest = os.open("/", os.O_RDONLY)
+        pipe = os.pipe()  # which are the lowest numbers that are free
     except OSError:
         return True
-    os.close(lowest)
-    return limit != resource.RLIM_INFINITY and lowest + _DESCRIPTORS > limit
+    for descriptor in pipe:
+        os.close(descriptor)
+    return limit != resource.RLIM_INFINITY and min(pipe) + _DESCRIPTORS > limit

@@ -99,7 +99,7 @@ def _left_in(folder: Path) -> list[tuple[Path, str]]:
     """What the run has kept before it was resumed."""
     found = []
     with suppress(OSError):
-        for path in folder.iterdir():
+        for path in [] if folder.is_symlink() else folder.iterdir():  # a link may lead to another run's
             name = _KEPT.fullmatch(path.name)
             status = path.lstat()
             if name and stat.S_ISDIR(status.st_mode):
