@@ -159,7 +159,7 @@ def test_case_05_a_crash_of_a_program() -> None:
 def test_case_06_killed_for_its_memory() -> None:
     check_costs_one(by_workers("SIGKILL"), "SIGKILL")
     result = by_program("os.kill(os.getpid(), signal.SIGKILL)")
-    check_program_costs_one(result, "died: SIGKILL (out of memory?)")
+    check_program_costs_one(result, "killed (SIGKILL), maybe out of memory")
 
 
 def test_case_07_out_of_memory() -> None:

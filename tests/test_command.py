@@ -7,11 +7,15 @@ import pickle
 import resource
 import shutil
 import signal
+import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import uuid
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +23,12 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.programs import process
+from fmnes.evaluation.evaluator import Task, choose_evaluator
+from fmnes.evaluation.programs import guard, process
+from fmnes.evaluation.programs.answer import read_answer
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.runner import CommandEvaluator
+from fmnes.evaluation.programs.workspace import by_hand
 from fmnes.outcome import Outcome
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -172,6 +178,43 @@ def test_failure_in_words(text, reason, fault, tmp_path):
     assert outcome.reason.startswith(reason) and len(outcome.reason) < 300
 
 
+LONG = process.TAIL + 5000
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1" + "0" * LONG, "the last line is longer than 65536 bytes"),
+        ("0." + "1" * LONG + "\n\n", "the last line is longer than 65536 bytes"),
+        ('{"a": "' + "b" * LONG + '", "f": 1}', "the last line is longer than 65536 bytes"),
+        ("FAIL" + " 1" * LONG, "the last line is longer than 65536 bytes"),
+        ("1.5" + "\n" * LONG, "the last 65536 bytes are blank"),
+        ('{"a":\n' + "0,\n" * LONG + '"f": 1}', "last line: '\"f\": 1}'"),
+    ],
+)
+@pytest.mark.parametrize("where", ["stdout", "results"])
+def test_no_number_is_read_from_a_part_of_a_line(text, found, where, tmp_path):
+    (tmp_path / "text").write_text(text)
+    target = {"stdout": "/dev/stdout", "results": "{results}"}[where]
+    outcome = run(shell('cat "$1" > "$2"', str(tmp_path / "text"), target, keep="none"))
+    assert (outcome.status, outcome.fault) == ("infeasible", "garbled output")
+    assert outcome.reason == f"{'printed' if where == 'stdout' else 'wrote'} no number; {found}"
+
+
+@pytest.mark.parametrize("where", ["stdout", "results"])
+def test_a_whole_line_after_a_long_one(where, tmp_path):
+    (tmp_path / "text").write_text("9" * LONG + "\n1.5\n")
+    target = {"stdout": "/dev/stdout", "results": "{results}"}[where]
+    assert run(shell('cat "$1" > "$2"', str(tmp_path / "text"), target)).value == 1.5
+
+
+def test_garbled_digits_are_read_in_no_time():
+    start = time.monotonic()
+    assert read_answer("9" * 60_000 + "x") is None
+    assert read_answer("9" * 60_000 + ".") == np.inf
+    assert time.monotonic() - start < 2
+
+
 def test_results_file_of_several_lines(tmp_path):
     assert run(shell('printf "step 1\\n2.5\\n" > "$1"; echo 9', "{results}")).value == 2.5
     assert run(shell('printf "FAIL mesh\\n12 cells" > "$1"', "{results}")).reason == "mesh 12 cells"
@@ -183,7 +226,7 @@ def test_results_file_of_several_lines(tmp_path):
 def test_results_file_is_no_plain_file(name):
     outcome = run(fault(name, keep="none"))
     assert (outcome.status, outcome.fault) == ("infeasible", "garbled output")
-    assert "root" not in outcome.reason
+    assert outcome.reason == "wrote no number; results.txt is no plain file"
 
 
 # How a program ends
@@ -195,7 +238,7 @@ def test_results_file_is_no_plain_file(name):
         ("exit", "exited with code 2", "exit 2"),
         ("segfault", "died: SIGSEGV", "SIGSEGV"),
         ("shell-segfault", "exited with code 139 (a shell's word for SIGSEGV)", "exit 139"),
-        ("sigkill", "died: SIGKILL (out of memory?)", "SIGKILL"),
+        ("sigkill", "killed (SIGKILL), maybe out of memory", "SIGKILL"),
         ("hang", "timed out after 0.3 s", "timeout"),
         ("hang-in-child", "timed out after 0.3 s", "timeout"),
         ("stubborn", "timed out after 0.3 s", "timeout"),
@@ -209,6 +252,7 @@ def test_results_file_is_no_plain_file(name):
         ("fail", "solver diverged", ""),
         ("daemon-with-stdout", "exited with code 3", "exit 3"),
         ("tempfail", "exited with code 75", "lost"),
+        ("sigterm", "ended from outside (SIGTERM)", "lost"),
         ("grandchild", "4.5", "value"),
         ("daemon", "5.5", "value"),
     ],
@@ -228,7 +272,8 @@ def test_one_bad_program_in_a_batch(name, reason, fault_name, segfault, tag):
     if fault_name == "value":
         assert bad == Outcome("value", float(reason))
     elif fault_name == "lost":
-        assert (bad.status, bad.reason, bad.detail) == ("lost", reason, "no licence")
+        assert (bad.status, bad.reason) == ("lost", reason)
+        assert bad.detail == ("no licence" if name == "tempfail" else "")
     else:
         assert (bad.status, bad.fault) == ("infeasible", fault_name)
         assert bad.reason.startswith(reason)
@@ -243,11 +288,132 @@ def test_killed_within_a_second_of_the_timeout(tag):
     assert outcome.detail == "will not go"
 
 
+def test_suspended_program_is_not_timed_out(tmp_path):
+    """Alone: its time stands still."""
+    pid_file = tmp_path / "pid"
+    command = shell('echo $$ > "$1.new"; mv "$1.new" "$1"; sleep 0.3; echo 1', str(pid_file), timeout=2)
+
+    def suspend():
+        assert not wait_until(pid_file.exists, 20)
+        group = int(pid_file.read_text())
+        os.killpg(group, signal.SIGSTOP)
+        time.sleep(3.2)
+        os.killpg(group, signal.SIGCONT)
+
+    thread = threading.Thread(target=suspend)
+    thread.start()
+    outcome = run(command)
+    thread.join()
+    assert outcome.value == 1, outcome
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no compiler")
+def test_suspended_while_it_starts_another(tmp_path, tag):
+    subprocess.run(["cc", "-w", "-o", tmp_path / "vfork", PROGRAMS / "vfork.c"], check=True)
+    command = Command([str(tmp_path / "vfork")], timeout=1, environment={"FMNES_TEST_TAG": tag})
+
+    def resume():
+        time.sleep(2.5)
+        for pid in tagged(tag):
+            os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=resume)
+    thread.start()
+    outcome = run(command)
+    thread.join()
+    assert outcome.value == 1, outcome
+
+
+def test_suspended_driver_and_program(tmp_path):
+    """The whole job, as a batch system does it."""
+    code = """
+import sys
+from fmnes import Command
+script = 'echo $$ > "$1.new"; mv "$1.new" "$1"; sleep 0.5; echo 1'
+print(Command(["/bin/sh", "-c", script, "sh", sys.argv[1]], timeout=3)([1]))
+"""
+    pid_file = tmp_path / "pid"
+    driver = subprocess.Popen([sys.executable, "-c", code, pid_file], stdout=subprocess.PIPE, text=True)
+    assert not wait_until(pid_file.exists, 30)
+    os.kill(driver.pid, signal.SIGSTOP)
+    os.killpg(int(pid_file.read_text()), signal.SIGSTOP)
+    time.sleep(4.5)
+    os.kill(driver.pid, signal.SIGCONT)
+    os.killpg(int(pid_file.read_text()), signal.SIGCONT)
+    assert driver.communicate()[0] == "1.0\n"
+
+
+def test_times_beyond_what_a_selector_takes():
+    """24.8 days are 2³¹ ms."""
+    assert run(shell("echo 1", timeout=1e7)).value == 1
+    assert run(shell("echo 1", timeout=1e300)).value == 1
+    month = time.monotonic() + 30 * 86_400
+    assert shell("echo 1").run(task(1), month).value == 1
+    assert shell("echo 1").run(task(1), 1e300).value == 1
+
+
 def test_exit_codes_are_the_users():
     assert run(shell("echo 1; exit 3", success_exit_codes=[0, 3])).value == 1
     assert run(shell("echo 1; exit 4", lost_exit_codes=[4, 5])).status == "lost"
     assert run(shell("echo nan; exit 1", keep="none")).fault == "exit 1"
     assert run(shell("echo 1; exit 75", lost_exit_codes=[], keep="none")).reason == "exited with code 75"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+def test_ended_from_outside_is_lost(name):
+    """As when a batch system ends all processes of a job: the point must not be punished."""
+    number = int(signal.Signals[name])
+    code = f"import os, signal; signal.signal({number}, signal.SIG_DFL); os.kill(os.getpid(), {number})"
+    killed = run(Command([sys.executable, "-I", "-S", "-c", code], keep="none"))
+    shells = run(shell(f"echo FAIL interrupted; exit {128 + number}", keep="none"))
+    for outcome in (killed, shells):
+        assert (outcome.status, outcome.reason) == ("lost", f"ended from outside ({name})")
+    script = f"echo 1; exit {128 + number}"
+    assert run(shell(script, success_exit_codes=[0, 128 + number])).value == 1
+    assert run(shell(script, lost_exit_codes=[128 + number], keep="none")).fault == ""
+
+
+def test_a_job_whose_processes_are_ended_one_by_one(tmp_path):
+    """The programs first, then the driver: no point is punished, and the run goes on."""
+    code = """
+import fmnes, sys
+command = fmnes.Command(["/bin/sh", "-c", "sleep 0.2; echo 1"], timeout=60)
+fmnes.minimize(command, [1.0, 1.0], 0.5, rng=1, workers=2, max_evaluations=400, run_dir=sys.argv[1])
+"""
+    driver = subprocess.Popen([sys.executable, "-c", code, tmp_path / "run"])
+    log = tmp_path / "run" / "evaluations.sqlite"
+    assert not wait_until(lambda: log.exists() and logged(log), 30)
+    children = Path(f"/proc/{driver.pid}/task/{driver.pid}/children").read_text().split()
+    for pid in [*sorted(map(int, children), reverse=True), driver.pid]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        time.sleep(0.05)
+    driver.wait(30)
+    assert "value" in logged(log) and "infeasible" not in logged(log)
+
+
+def logged(log: Path) -> list[str]:
+    with closing(sqlite3.connect(f"file:{log}?mode=ro", uri=True)) as database:
+        try:
+            return [status for (status,) in database.execute("select status from evaluations")]
+        except sqlite3.OperationalError:  # not made yet
+            return []
+
+
+def test_a_program_that_ends_its_own_group_fails_in_the_end(monkeypatch, tag):
+    monkeypatch.setattr("fmnes.evaluation.deaths.SETTLE_SECONDS", 0.05)
+    command = fault("own-group", environment={"FMNES_TEST_TAG": tag}, keep="none")
+    evaluator = choose_evaluator(command, 1, workers=2, retries=2)
+    first = dict(evaluator([task(i, i) for i in range(4)]))
+    assert [first[i].status for i in range(4)] == ["value", "value", "lost", "value"]
+    again = [dict(evaluator([replace_attempt(task(2, 2), a)]))[0] for a in (1, 2)]
+    evaluator.close()
+    assert [outcome.status for outcome in again] == ["lost", "infeasible"]
+    assert again[1].reason == "ended by SIGTERM at each of 3 tries"
+
+
+def replace_attempt(made: Task, attempt: int) -> Task:
+    return made._replace(attempt=attempt)
 
 
 def test_stderr_tail_is_the_detail(tmp_path):
@@ -387,25 +553,91 @@ def test_failed_directories_are_kept_up_to_a_number(tmp_path):
     outcomes = [o for _, o in evaluator([task(x) for x in (0, 1, 2, 0, 3, 4, 0)])]
     evaluator.close()
     kept = [Path(o.detail.rpartition("kept: ")[2]) for o in outcomes if o.status != "value"]
-    assert len(kept) == 4 and set(tmp_path.iterdir()) == set(kept[1:])
-    assert run(command, 5.0).status == "infeasible"  # by hand: they count together
-    assert len(list(tmp_path.iterdir())) == 3 and not kept[1].exists()
+    assert len(kept) == 4 and set(tmp_path.iterdir()) == {kept[0], kept[2], kept[3]}
+    for _ in range(4):  # by hand: they count together, and leave alone what the run has kept
+        assert run(command, 5.0).status == "infeasible"
+    assert len(list(tmp_path.iterdir())) == 6 and all(kept[i].exists() for i in (0, 2, 3))
     assert run(replace(command, max_kept=0), 5.0).detail == ""
+
+
+def kept_by(evaluator: CommandEvaluator, points) -> list[Path | None]:
+    """Where the evaluations say that they were kept."""
+    outcomes = dict(evaluator([task(x, i) for i, x in enumerate(points)]))
+    evaluator.close()
+    found = [outcomes[i].detail.partition("kept: ")[2] for i in range(len(points))]
+    return [Path(path) if path else None for path in found]
+
+
+def test_first_of_each_reason_stays(tmp_path):
+    command = shell('echo "FAIL $1"', "{x0}", directory=tmp_path, max_kept=4)
+    kept = kept_by(CommandEvaluator(command), [1, 1, 1, 2, 1, 3, 1, 1])
+    stay = {kept[i] for i in (0, 3, 5, 7)}
+    assert set(tmp_path.iterdir()) == stay
+    more = kept_by(CommandEvaluator(command), [4, 5, 6, 7, 8, 4])
+    assert more[4:] == [None, None]  # as many reasons as may be kept
+    assert set(tmp_path.iterdir()) == stay | set(more[:4])  # another run's are not touched
+
+
+def test_kept_below_the_run_directory(tmp_path):
+    kept_in = tmp_path / "run" / "kept"
+    kept_in.parent.mkdir()
+    command = shell('test "$1" = 1.0 && echo 1 || echo "FAIL $1"', "{x0}", max_kept=4)
+    assert kept_by(CommandEvaluator(command, kept_in=str(kept_in)), [1, 1]) == [None, None]
+    assert not kept_in.exists()  # made when it is needed
+    first = kept_by(CommandEvaluator(command, kept_in=str(kept_in)), [1, 2, 3, 3, 3])[1:]
+    assert set(kept_in.iterdir()) == set(first)
+    assert (first[0] / "stdout.txt").read_text() == "FAIL 2.0\n"
+    (kept_in / "mine").mkdir()
+    resumed = kept_by(CommandEvaluator(command, kept_in=str(kept_in)), [3, 4])
+    assert set(kept_in.iterdir()) == {*first[:2], *resumed, kept_in / "mine"}  # never more than max_kept
+    elsewhere = replace(command, directory=tmp_path / "elsewhere")
+    (kept,) = kept_by(CommandEvaluator(elsewhere, kept_in=str(kept_in)), [5])
+    assert kept.parent == tmp_path / "elsewhere"
+
+
+def test_the_evaluator_of_a_run_gets_the_place(tmp_path):
+    evaluator = choose_evaluator(shell("exit 3"), 1, kept_in=str(tmp_path / "kept"))
+    ((_, outcome),) = evaluator([task(1)])
+    evaluator.close()
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert outcome.detail == f"kept: {kept}"
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="no second file system")
+def test_kept_on_another_file_system(tmp_path, monkeypatch):
+    """Small, plain things are copied; all else stays where it is, and is told so."""
+    if os.stat("/dev/shm").st_dev == tmp_path.stat().st_dev:
+        pytest.skip("one file system")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shared:
+        monkeypatch.setattr("tempfile.tempdir", shared)
+        script = 'mkdir a; echo 1 > a/b; ln -s /etc/passwd link; test "$1" = 1.0 || mkfifo pipe; exit 3'
+        command = shell(script, "{x0}")
+        plain, odd = kept_by(CommandEvaluator(command, kept_in=str(tmp_path / "kept")), [1, 2])
+        assert plain.parent == tmp_path / "kept" and (plain / "a" / "b").read_text() == "1\n"
+        assert (plain / "link").is_symlink() and (plain / "stdout.txt").exists()
+        assert str(odd).startswith(shared) and (odd / "pipe").is_fifo()
+        assert len(list(Path(shared).glob("fmnes-*/g*"))) == 1
+
+
+def test_kept_folder_is_a_link(tmp_path):
+    """A run directory from elsewhere may have one: nothing is put or removed where it leads."""
+    theirs = [tmp_path / "mine" / f"g0-s{i}-a0-abcdefgh-01234567" for i in range(3)]
+    for path in theirs:
+        path.mkdir(parents=True)
+    (tmp_path / "kept").symlink_to(tmp_path / "mine")
+    command = shell("exit 3", max_kept=1)
+    (kept,) = kept_by(CommandEvaluator(command, kept_in=str(tmp_path / "kept")), [1])
+    assert kept.is_dir() and tmp_path not in kept.parents
+    assert sorted((tmp_path / "mine").iterdir()) == theirs
 
 
 def test_default_directory_leaves_nothing_after_success(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("fmnes.evaluation.programs.runner._workspace", unshared)
+    by_hand.cache_clear()
     assert run(shell("echo 1")).value == 1
     assert not list(tmp_path.iterdir())
     assert run(shell("echo 1; exit 75")).status == "lost"
     assert len(list(tmp_path.glob("fmnes-*/g3-s0-a1-*/stdout.txt"))) == 1
-
-
-def unshared(directory, max_kept, process):
-    from fmnes.evaluation.programs.runner import _Workspace
-
-    return _Workspace(directory, max_kept)
 
 
 def test_links_are_not_followed_when_removing(tmp_path):
@@ -418,6 +650,81 @@ def test_links_are_not_followed_when_removing(tmp_path):
     )
     assert run(swap).value == 1
     assert (mine / "precious").exists()
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_deep_tree_is_removed(tmp_path):
+    """Deeper than Python's recursion, longer than a path may be, with more levels than open files."""
+    code = "import os\nfor i in range(1500): os.mkdir('d' * 9); os.chdir('d' * 9)\nprint(1)"
+    quick = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tmp_path  # a disk may take its time
+    with tempfile.TemporaryDirectory(dir=quick) as directory:
+        assert run(Command([sys.executable, "-I", "-S", "-c", code], directory=directory)).value == 1
+        assert not os.listdir(directory)
+
+
+READ_ONLY = """
+import os, sys, warnings
+from fmnes import Command, minimize
+warnings.simplefilter("error")
+script = "mkdir -p a/b/c; : > a/b/c/f; ln -s $1 a/b/link; chmod 0 a/b/c a/b; chmod 500 a; chmod 0 .; echo 1"
+command = Command(["/bin/sh", "-c", script, "sh", sys.argv[2]], directory=sys.argv[1])
+minimize(command, [1.0, 1.0], 0.5, rng=1, max_evaluations=6)
+"""
+NOT_OURS = """
+import os, sys
+from fmnes import Command, minimize
+script = "mkdir -m 700 a; echo 1 > a/file; chown 12345 a; echo 1"
+command = Command(["/bin/sh", "-c", script], directory=sys.argv[1])
+print(minimize(command, [1.0, 1.0], 0.5, rng=1, max_evaluations=6).nfev)
+"""
+
+
+def without_powers(*powers: str) -> list[str]:
+    """What to put before a command so that it runs like any user's."""
+    if os.geteuid():
+        return []
+    if not shutil.which("setpriv"):
+        pytest.skip("root may write anywhere")
+    return ["setpriv", "--bounding-set=" + ",".join(f"-{power}" for power in powers), "--inh-caps=-all"]
+
+
+def test_read_only_leftovers_are_removed(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o555)
+    argv = [*without_powers("dac_override", "dac_read_search"), sys.executable, "-c", READ_ONLY]
+    subprocess.run([*argv, tmp_path / "runs", mine], check=True, timeout=60)
+    assert not list((tmp_path / "runs").iterdir())
+    assert stat.S_IMODE(mine.stat().st_mode) == 0o555
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_leftovers_that_cannot_be_removed_are_told_once(tmp_path):
+    argv = [*without_powers("dac_override", "dac_read_search", "fowner"), sys.executable, "-c", NOT_OURS]
+    done = subprocess.run([*argv, tmp_path], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "6\n"
+    assert done.stderr.count("Warning") == 1
+    assert f"{tmp_path}/g" in done.stderr and "cannot be removed: Operation not permitted" in done.stderr
+    assert done.stderr.startswith("<string>:6: ")  # the user's line
+
+
+def test_what_is_mounted_is_not_emptied(tmp_path):
+    """A program may leave a mount: what it shows is not the program's own."""
+    if os.geteuid() or not shutil.which("unshare"):
+        pytest.skip("only root can mount")
+    for name in ("mine", "tree/a/mount", "tree/mount"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "mine" / "precious").write_text("")
+    code = (
+        "import os, sys; from pathlib import Path; from fmnes.evaluation.programs.removal import remove\n"
+        "print(remove(Path('tree')).strerror)"
+    )
+    script = 'for m in tree/mount tree/a/mount; do mount --bind mine $m || exit 9; done; "$0" -c "$1"'
+    argv = ["unshare", "-m", "/bin/sh", "-c", script, sys.executable, code]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True)
+    if done.returncode == 9 or "unshare" in done.stderr:
+        pytest.skip("mounting is not allowed here")
+    assert done.stdout == "Device or resource busy\n", done.stderr
+    assert (tmp_path / "mine" / "precious").exists()
 
 
 # What is wrong before anything is spent
@@ -577,6 +884,86 @@ def test_kill_9_of_the_driver_leaves_no_process(name, tag, tmp_path):
     assert not wait_until(lambda: not any(is_alive(pid) for pid in children), 3)  # nor the guard
 
 
+def test_daemon_that_forks_as_its_program_ends(tag):
+    """A long chain of processes, each gone in no time: none of them is missed."""
+    code = """
+import os, time
+print(1.5, flush=True)
+if os.fork() == 0:
+    os.setsid()
+    for _ in range(40):
+        if os.fork():
+            os._exit(0)
+    time.sleep(300)
+"""
+    command = Command([sys.executable, "-I", "-S", "-c", code], environment={"FMNES_TEST_TAG": tag})
+    evaluator = CommandEvaluator(command, workers=2)
+    for _ in range(8):
+        assert [o.value for _, o in evaluator([task(1), task(2)])] == [1.5, 1.5]
+        assert not wait_until(lambda: not tagged(tag), 2), [cmdline(pid) for pid in tagged(tag)]
+    evaluator.close()
+
+
+def test_process_without_environment_is_looked_at_for_long_only_once():
+    bare = subprocess.Popen(["/bin/sleep", "300"], env={})
+    known: set = set()
+    try:
+        took = []
+        for _ in range(5):
+            start = time.monotonic()
+            assert not guard.sweep("0" * 32, known)
+            took.append(time.monotonic() - start)
+    finally:
+        bare.kill()
+        bare.wait()
+    assert str(bare.pid) in {name for name, _ in known}
+    assert took[0] >= 0.05 and min(took[1:]) < 0.05
+
+
+KILLALL = {
+    "Command": """
+import fmnes
+fmnes.minimize(fmnes.Command(["sleep", "300"]), [1.0, 1.0], 0.5, rng=1, workers=2)
+""",
+    "workers": """
+import fmnes, subprocess
+def f(x): subprocess.run(["sleep", "300"]); return 1.0
+fmnes.minimize(f, [1.0, 1.0], 0.5, rng=1, workers=2, timeout=900)
+""",
+}
+
+
+@pytest.mark.parametrize("kind", KILLALL)
+def test_killall_python_leaves_no_process(kind, tag, tmp_path):
+    """All processes of that name at once, as `killall -9 python3` does; here by their numbers."""
+    (tmp_path / "script.py").write_text(KILLALL[kind])
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "FMNES_TEST_TAG": tag}
+    driver = subprocess.Popen([sys.executable, tmp_path / "script.py"], env=environment)
+
+    def named(*starts: str) -> list[int]:
+        return [pid for pid in tagged(tag) if name_of(pid).startswith(starts)]
+
+    assert not wait_until(lambda: len(named("sleep")) == 2, 30), driver.poll()
+    wait_until(lambda: named("fmnes-guard"), 3)
+    ours = named("python")
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none sees another's end
+        for pid in ours:
+            os.kill(pid, number)
+    driver.wait()
+    try:
+        assert not wait_until(lambda: not tagged(tag), 5), [cmdline(pid) for pid in tagged(tag)]
+    finally:
+        for pid in tagged(tag):
+            os.kill(pid, signal.SIGKILL)
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def test_without_pidfd_it_polls(monkeypatch, tag):
     monkeypatch.delattr(os, "pidfd_open")
     command = fault("hang", environment={"FMNES_TEST_TAG": tag}, timeout=0.3, keep="none")
@@ -605,6 +992,38 @@ def test_machine_that_cannot_start_it_loses_the_evaluation():
         assert outcome.status in ("lost", "value")
     assert outcome.value == 1
     evaluator.close()
+
+
+def test_more_programs_than_file_descriptors(tmp_path):
+    """They wait for each other, and the run's own files have room."""
+    code = """
+import resource, sys, fmnes
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+command = fmnes.Command(["/bin/sh", "-c", "sleep 0.1; echo $1", "sh", "{x0}"])
+many = dict(population_size=64, workers=64, max_evaluations=64)
+found = fmnes.minimize(command, [1.0], 0.5, rng=1, run_dir=sys.argv[1], **many)
+print(found.stop_reason.name, found.nfev, found.failures)
+"""
+    argv = [sys.executable, "-c", code, tmp_path / "run"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("MAX_EVALUATIONS 64 []\n", "")
+    assert logged(tmp_path / "run" / "evaluations.sqlite") == ["value"] * 64
+
+
+def test_results_that_we_cannot_read_are_lost(tmp_path):
+    """No file descriptors left for the file itself: not the point's fault."""
+    (tmp_path / "results.txt").write_text("1")
+    ending = process.Ending(0, False, "", "", False)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        outcome = shell("", "{results}").outcome(ending, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert outcome.reason == "could not read results.txt: Too many open files"
+    assert outcome.status == "lost"
 
 
 def test_exit_code_taken_by_somebody_else():

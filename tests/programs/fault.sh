@@ -11,6 +11,8 @@ exit) echo 7; echo "mesh: 3 cells inverted" >&2; exit 2 ;;
 tempfail) echo "no licence" >&2; exit 75 ;;
 segfault) exec "$3" ;;
 shell-segfault) sh -c 'kill -SEGV $$'; exit $? ;;
+sigterm) kill -TERM $$ ;;
+own-group) trap 'kill 0' EXIT; exit 3 ;;
 sigkill) kill -KILL $$ ;;
 nan) echo NaN ;;
 inf) echo -inf ;;

@@ -54,8 +54,12 @@ def choose_evaluator(
     executor: Any = None,
     vectorized: bool = False,
     on_error: Literal["infeasible", "raise"] = "infeasible",
+    kept_in: str | None = None,
 ) -> Evaluator:
-    """Whoever calls the objective, by what was asked for. Processes are POSIX's: loaded only where wanted."""
+    """Whoever calls the objective, by what was asked for. Processes are POSIX's: loaded only where wanted.
+
+    kept_in: the folder for what is kept of a Command's failed evaluations; made when there is something.
+    """
     from fmnes.evaluation.deaths import Retried  # each of them knows this module
     from fmnes.evaluation.programs.command import Command
     from fmnes.evaluation.serial import Serial, Vectorized
@@ -67,7 +71,7 @@ def choose_evaluator(
         command.check(d)
         from fmnes.evaluation.programs.runner import CommandEvaluator
 
-        return Retried(CommandEvaluator(command, workers), retries)
+        return Retried(CommandEvaluator(command, workers, kept_in), retries)
     if not callable(fun):
         raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point, or a Command")
     if executor is not None:

@@ -1,7 +1,8 @@
 """External programs as objectives: a point goes in as arguments or JSON, a number comes out.
 
-`Command` holds the settings and the protocol; `answer.py` reads what a program says, `programs.py` keeps some
-of them running, and `program.py` runs one process.
+`Command` holds the settings and the protocol; `answer.py` reads what a program says, `runner.py` keeps some
+of them running, each in a directory of `workspace.py`, and `process.py` runs one of them. What it leaves
+running is for `guard.py`, what it leaves on disk for `removal.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import math
 import os
 import re
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, Infeasible, Lost, nearest
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.programs.answer import printable, read_answer, read_results, signal_name
+from fmnes.evaluation.programs.answer import find_answer, printable
 from fmnes.evaluation.programs.process import PARAMS, RESULTS, Ending
 from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
 
@@ -49,11 +49,13 @@ class Command:
     {"f": number}, {"value": number} or {"fail": "reason"}; or the word FAIL, perhaps with a reason.
 
     **Failed** is a run that says so, gives no finite number, exits with a code not in `success_exit_codes`,
-    dies of a signal or takes more than `timeout` seconds. **Lost** (not the point's fault: it is tried again)
-    is one that exits with one of `lost_exit_codes`.
+    crashes or takes more than `timeout` seconds (while it is not suspended). **Lost** (not the point's fault:
+    it is tried again) is one that exits with one of `lost_exit_codes`, or is ended from outside: by SIGTERM,
+    SIGINT or SIGHUP, or with the exit code that a shell makes of them.
 
-    `keep` tells which directories stay for you to look at, at most `max_kept`, below `directory` (by default
-    where the system has its temporary files). `environment` adds to ours; None removes a variable. `here` is
+    `keep` tells which directories stay for you to look at: at most `max_kept`, the first of each reason
+    before all others, then the latest. They are below `directory`, else in the run directory's `kept`, else
+    where the system has its temporary files. `environment` adds to ours; None removes a variable. `here` is
     the current directory unless given; a relative path of the program starts there.
     """
 
@@ -115,9 +117,14 @@ class Command:
         raise error
 
     def run(self, task: Task, deadline: float | None = None) -> Outcome:
-        from fmnes.evaluation.programs.runner import CommandEvaluator  # which knows this class
+        from fmnes.evaluation.programs.runner import (
+            CommandEvaluator,
+        )  # which knows this class, and is POSIX's
+        from fmnes.evaluation.programs.workspace import by_hand
 
-        evaluator = CommandEvaluator(self)
+        directory = None if self.directory is None else str(self.directory)
+        workspace = by_hand(directory, self.max_kept, os.getpid())
+        evaluator = CommandEvaluator(self, workspace=workspace)
         try:
             for _, outcome in evaluator([task], deadline):
                 return outcome
@@ -207,33 +214,28 @@ class Command:
 
     def outcome(self, ending: Ending, directory: Path) -> Outcome:
         """What came of a run."""
+        from fmnes.evaluation.deaths import outcome_of_death  # POSIX's, too
+
         detail = printable((ending.stderr.strip() or ending.stdout.strip())[-DETAIL_LIMIT:], "\n\t")
         code = ending.code
         if ending.timed_out:
             return infeasible(f"timed out after {self.timeout:g} s", fault="timeout", detail=detail)
-        if code is None:
-            return lost("its exit code was taken by another part of this process", detail=detail)
-        if code < 0:
-            hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-            return infeasible(f"died: {signal_name(-code)}{hint}", fault=signal_name(-code), detail=detail)
         if code in self.lost_exit_codes:
             return lost(f"exited with code {code}", detail=detail)
-        text = read_results(directory) if any("{results}" in element for element in self.argv) else None
-        source = "printed" if text is None else "wrote"
-        answer = None if text is None else read_answer(text)
-        last = (ending.stdout if text is None else text).strip().splitlines()[-1:]
-        if answer is None and last:
-            answer = read_answer(last[0])
+        death = None if code in self.success_exit_codes else outcome_of_death(code)
+        if death is not None and code is None:
+            death = replace(death, reason="its exit code was taken by another part of this process")
+        if death is not None and (death.status == "lost" or code is None or code < 0):
+            return replace(death, detail=detail)
+        in_file = any("{results}" in element for element in self.argv)
+        answer, problem = find_answer(ending, directory, in_file)
         # A program may well say FAIL and exit with an error: that is its answer, in its own words.
         if isinstance(answer, Outcome):
             return replace(answer, detail=detail)
-        if code not in self.success_exit_codes:
-            hint = f" (a shell's word for {signal_name(code - 128)})" if code > 128 else ""
-            reason = f"exited with code {code}{hint}"
-            return infeasible(reason, fault=f"exit {code}", detail=detail + self._hint())
+        if death is not None:
+            return infeasible(death.reason, fault=death.fault, detail=detail + self._hint())
         if answer is None:
-            found = f"last line: {printable(last[0].strip()[:200])!r}" if last else "nothing at all"
-            return infeasible(f"{source} no number; {found}", fault="garbled output", detail=detail)
+            return infeasible(problem, fault="garbled output", detail=detail)
         outcome = from_number(answer)
         return outcome if outcome.status == "value" else replace(outcome, detail=detail)
 

@@ -1,37 +1,32 @@
-"""Running external programs: one process with its group, its two outputs, and a guard that outlives us.
+"""Running an external program: one process with its group and its two outputs.
 
 Nothing a program starts may survive it. Three nets, because each has holes:
 
 - every program leads its own session, and its process group is killed when it ends or is stopped;
-- every program carries a token in its environment: what left the group is found by it (`sweep`);
+- every program carries a token in its environment: what left the group is found by it (`guard.sweep`);
 - the guard, a small process of its own, does both when this process dies, even by kill -9.
-
-This file is also the guard's script, so it imports the standard library only.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import secrets
-import select
 import selectors
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
+
+from fmnes.evaluation.clock import TICK, AwakeClock, is_suspended
+from fmnes.evaluation.programs.guard import Guard
 
 #: Bytes of each output that go to disk; of what follows only the last TAIL bytes are kept.
 OUTPUT_LIMIT = 10_000_000
 TAIL = 65_536
 #: Seconds between the polite signal and the deadly one.
 GRACE = 0.5
-#: The variable that marks a program and all it starts.
-TOKEN = "FMNES_TOKEN"
 #: Seconds between two looks at a program's state on a system without pidfd.
 POLL = 0.01
 
@@ -47,6 +42,8 @@ class Ending(NamedTuple):
     stdout: str
     stderr: str
     """The tails of its outputs."""
+    cut: bool
+    """`stdout` is not all it has printed."""
 
 
 class _Output:
@@ -59,7 +56,7 @@ class _Output:
     def __init__(self, path: Path) -> None:
         self.tail = b""
         self.file = open(path, "wb", buffering=0)  # noqa: SIM115 (closed in `close`)
-        self._seen = self._written = 0
+        self.seen = self._written = 0
         self._full = False
 
     def attach(self, pipe: IO[bytes], selector: selectors.BaseSelector) -> None:
@@ -76,23 +73,23 @@ class _Output:
         if not data:
             self._selector.unregister(self._pipe)
             return False
-        self._seen += len(data)
+        self.seen += len(data)
         self.tail = (self.tail + data)[-TAIL:]
         if not self._full:
             try:
                 self._written += self.file.write(data[: OUTPUT_LIMIT - self._written]) or 0
             except OSError:  # the disk is full: the evaluation can do without this file
                 self._full = True
-            self._full |= self._written < self._seen
+            self._full |= self._written < self.seen
         return True
 
     def close(self) -> None:
         with suppress(KeyError):
             self._selector.unregister(self._pipe)
         self._pipe.close()
-        rest = self.tail[-(self._seen - self._written) :] if self._full else b""
+        rest = self.tail[-(self.seen - self._written) :] if self._full else b""
         if rest:
-            note = f"\n[{self._seen - self._written - len(rest)} bytes left out here]\n"
+            note = f"\n[{self.seen - self._written - len(rest)} bytes left out here]\n"
             with suppress(OSError):
                 self.file.write(note.encode() + rest)
         self.file.close()
@@ -114,6 +111,7 @@ class Program:
         environment: Mapping[str, str],
         timeout: float | None,
         selector: selectors.BaseSelector,
+        clock: AwakeClock,
     ) -> None:
         """Raises OSError if it cannot be started. Its standard input is the file PARAMS of `directory`."""
         self.directory = directory
@@ -138,7 +136,9 @@ class Program:
                 output.file.close()
             raise
         self.pid = self._process.pid
-        self._stop_at = math.inf if timeout is None else time.monotonic() + timeout
+        self._looked = clock.now()
+        self._suspended = False
+        self._stop_at = math.inf if timeout is None else self._looked + timeout
         self._kill_at = math.inf
         self._timed_out = False
         self._stolen = False
@@ -152,11 +152,10 @@ class Program:
             selector.register(pidfd, selectors.EVENT_READ, bool)
             self._pidfd = pidfd
 
-    @property
-    def due(self) -> float:
-        """When to look at it again at the latest, in time.monotonic()."""
-        polled = math.inf if self._pidfd >= 0 else time.monotonic() + POLL
-        return min(self._stop_at, self._kill_at, polled)
+    def due(self, now: float) -> float:
+        """When to look at it again at the latest. All times are those of the clock."""
+        look = now + (POLL if self._pidfd < 0 else TICK if self._stop_at < math.inf else math.inf)
+        return min(self._stop_at, self._kill_at, look)
 
     def has_ended(self) -> bool:
         """Ended, but not reaped: while its number is taken, its group can be killed without a mistake."""
@@ -171,14 +170,19 @@ class Program:
         if now >= self._kill_at:
             self._signal(signal.SIGKILL)
             self._kill_at = math.inf
-        elif now >= self._stop_at:
-            self._timed_out = True
-            self.stop()
+        elif now >= min(self._stop_at, self._looked + TICK) and self._stop_at < math.inf:
+            suspended = _stands_still(self.pid)
+            if suspended or self._suspended:  # it has not run, or not all the time
+                self._stop_at += now - self._looked
+            self._looked, self._suspended = now, suspended
+            if now >= self._stop_at:
+                self._timed_out = True
+                self.stop(now)
 
-    def stop(self) -> None:
+    def stop(self, now: float) -> None:
         """Ask it to end; `enforce` will see to it."""
         self._signal(signal.SIGTERM)
-        self._stop_at, self._kill_at = math.inf, min(self._kill_at, time.monotonic() + GRACE)
+        self._stop_at, self._kill_at = math.inf, min(self._kill_at, now + GRACE)
 
     def finish(self, guard: Guard) -> Ending:
         """Kill what is left of it, and tell how it ended."""
@@ -195,104 +199,23 @@ class Program:
                 self._selector.unregister(self._pidfd)
             os.close(self._pidfd)
         stdout, stderr = (output.tail.decode(errors="replace") for output in self._outputs)
-        return Ending(None if self._stolen else code, self._timed_out, stdout, stderr)
+        cut = self._outputs[0].seen > TAIL
+        return Ending(None if self._stolen else code, self._timed_out, stdout, stderr, cut)
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
 
 
-class Guard:
-    """A process that kills the programs when this process is gone."""
+def _stands_still(pid: int) -> bool:
+    """Whether a program is suspended, also in the middle of starting another one.
 
-    _process: subprocess.Popen[bytes] | None = None
-
-    def __init__(self) -> None:
-        self.token = secrets.token_hex(16)
-        # No token of a program that runs us: its sweep must not take our guard before it has done its work.
-        environment = {name: value for name, value in os.environ.items() if name != TOKEN}
-        if not sys.executable or getattr(sys, "frozen", False):  # there is no interpreter to run it
-            return
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, str(os.getpid()), self.token],
-            bufsize=0,
-            cwd="/",
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        assert self._process.stdin is not None
-        os.set_blocking(self._process.stdin.fileno(), False)
-
-    def watch(self, group: int) -> None:
-        self._tell(f"+{group}\n")
-
-    def forget(self, group: int) -> None:
-        self._tell(f"-{group}\n")
-
-    def sweep(self) -> None:
-        """Kill whatever carries our token: daemons, which have left their program's group."""
-        for _ in range(20):
-            if not sweep(self.token):
-                return
-            time.sleep(0.005)
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-
-    def _tell(self, line: str) -> None:
-        if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError):  # a guard that is gone or stopped must not stop the run
-                self._process.stdin.write(line.encode())
-
-
-def sweep(token: str) -> bool:
-    """Kill every process that has the token in its environment; True if there was one."""
-    found = False
-    mark = f"{TOKEN}={token}".encode()
-    own = os.geteuid()
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if not name.isdigit():
-            continue
-        with suppress(OSError):  # it ended, or is not ours
-            if os.stat(f"/proc/{name}").st_uid == own:
-                with open(f"/proc/{name}/environ", "rb", buffering=0) as environ:
-                    if mark in environ.read():
-                        found = True
-                        os.kill(int(name), signal.SIGKILL)
-    return found
-
-
-def _guard(driver: int, token: str) -> None:
-    """The guard's life: note the groups that run, wait for the driver's end, kill."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    groups: set[int] = set()
-    rest = b""
-    while True:
-        if select.select([0], [], [], 1.0)[0]:
-            data = os.read(0, 65_536)
-            if not data:
-                break
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                (groups.add if line.startswith(b"+") else groups.discard)(int(line[1:]))
-        elif os.getppid() != driver:  # it is gone, and a process it forked holds our pipe open
-            break
-    for group in groups:
-        with suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
-    quiet = 0  # a program caught between fork and exec has no token yet: look more than once
-    for _ in range(100):
-        quiet = 0 if sweep(token) else quiet + 1
-        if quiet == 3:
-            return
-        time.sleep(0.02)
-
-
-if __name__ == "__main__":
-    _guard(int(sys.argv[1]), sys.argv[2])
+    Then the child is stopped before its exec, and the parent waits for it in vfork: the system calls it "D".
+    """
+    if is_suspended(pid):
+        return True
+    with suppress(OSError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
+        if file.read().rpartition(b")")[2].split()[0] == b"D":
+            with open(f"/proc/{pid}/task/{pid}/children") as children:
+                return any(is_suspended(int(child)) for child in children.read().split())
+    return False

@@ -3,53 +3,73 @@
 from __future__ import annotations
 
 import errno
-import functools
 import math
 import os
+import resource
 import selectors
-import shutil
-import tempfile
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
+from fmnes.evaluation.clock import AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.programs.process import PARAMS, TOKEN, Guard, Program
+from fmnes.evaluation.programs.guard import TOKEN, Guard
+from fmnes.evaluation.programs.process import PARAMS, Program
+from fmnes.evaluation.programs.workspace import Workspace
 from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
 
 #: What exec says when it is the program that is wrong, and not the machine.
 _WRONG_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP, errno.ENOEXEC, errno.E2BIG)
+#: What the system says when it can run no more programs at a time than it does.
+_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+#: File descriptors that starting a program takes, and those left to everybody else in this process.
+_DESCRIPTORS = 10 + 16
 
 
 class CommandEvaluator:
-    """Runs `workers` programs at a time, in one loop without threads."""
+    """Runs `workers` programs at a time, in one loop without threads.
 
-    def __init__(self, command: Command, workers: int = 1) -> None:
+    What is kept of failed evaluations goes to the folder `kept_in`, made when it is needed, unless the
+    command has a directory of its own.
+    """
+
+    def __init__(
+        self,
+        command: Command,
+        workers: int = 1,
+        kept_in: str | None = None,
+        *,
+        workspace: Workspace | None = None,
+    ) -> None:
         command.check()
         self._command = command
         self._workers = check_number("workers", workers, above=0, whole=True) or 1
         self._selector = selectors.DefaultSelector()
+        self._clock = AwakeClock()
         self._guard: Guard | None = None
         directory = None if command.directory is None else str(command.directory)
-        self._workspace = _workspace(directory, command.max_kept, os.getpid())
+        self._workspace = workspace or Workspace(directory, command.max_kept, kept_in)
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
         end = math.inf if deadline is None else deadline
         waiting = deque(enumerate(tasks))
         running: dict[int, Program] = {}
+        most = self._workers
         try:
             while waiting or running:
-                while waiting and len(running) < self._workers:
+                while waiting and len(running) < most:
                     if time.monotonic() >= end:
                         return
-                    position, task = waiting.popleft()
-                    started = self._start(task)
+                    position, task = waiting[0]
+                    started = self._start(task, alone=not running)
+                    if started is None:  # no more at a time than these, until one of them has ended
+                        most = len(running)
+                        break
+                    waiting.popleft()
                     if isinstance(started, Outcome):
                         yield position, started
                     else:
@@ -60,6 +80,7 @@ class CommandEvaluator:
                 # Handed over before the next one starts: no more than `workers` can be lost with us.
                 for position in [p for p, program in running.items() if program.has_ended()]:
                     yield position, self._finish(running.pop(position))
+                    most = self._workers
                 if running and time.monotonic() >= end:
                     return
         finally:
@@ -71,8 +92,10 @@ class CommandEvaluator:
         self._selector.close()
         self._workspace.close()
 
-    def _start(self, task: Task) -> Program | Outcome:
-        """The running program, or the outcome if the machine cannot run it now."""
+    def _start(self, task: Task, alone: bool) -> Program | Outcome | None:
+        """The running program; the outcome if the machine cannot run it; None if not beside the others."""
+        if not alone and _descriptors_are_short():
+            return None
         command = self._command
         directory = program = None
         try:
@@ -82,7 +105,7 @@ class CommandEvaluator:
             (directory / PARAMS).write_text(command.params(task))
             environment = {**os.environ, **(command.environment or {}), TOKEN: self._guard.token}
             variables = {name: value for name, value in environment.items() if value is not None}
-            program = Program(argv, directory, variables, command.timeout, self._selector)
+            program = Program(argv, directory, variables, command.timeout, self._selector, self._clock)
             self._guard.watch(program.pid)
             return program
         except OSError as error:
@@ -92,39 +115,44 @@ class CommandEvaluator:
                 raise ArgumentError(
                     f"argv: found {command.program!r}, which does not start: {error.strerror}{hint}"
                 ) from None
+            if not alone and error.errno in _SHORTAGE:
+                return None
             return lost(f"could not start the program: {error.strerror}")
         finally:
             if directory is not None and program is None:
-                _remove(directory)
+                self._workspace.remove(directory)
 
     def _step(self, programs: Collection[Program], end: float) -> None:
         """Wait until something happens, and no longer than anything may take."""
-        wait = min(end, *(program.due for program in programs), math.inf) - time.monotonic()
-        for key, _ in self._selector.select(None if wait == math.inf else max(wait, 0)):
+        now = self._clock.now()
+        wait = min(end - time.monotonic(), *(program.due(now) - now for program in programs), math.inf)
+        for key, _ in self._selector.select(wait_for(wait)):
             key.data()
+        now = self._clock.now()
         for program in programs:
             if not program.has_ended():
-                program.enforce(time.monotonic())
+                program.enforce(now)
 
     def _finish(self, program: Program) -> Outcome:
         assert self._guard is not None
         outcome = self._command.outcome(program.finish(self._guard), program.directory)
         keep = self._command.keep
-        if keep == "none" or not self._command.max_kept or (keep == "failed" and outcome.status == "value"):
-            _remove(program.directory)
+        if keep == "none" or (keep == "failed" and outcome.status == "value"):
+            self._workspace.remove(program.directory)
             return outcome
-        self._workspace.keep(program.directory)
-        return replace(
-            outcome, detail=f"{outcome.detail}\nkept: {program.directory}"[-DETAIL_LIMIT:].lstrip()
-        )
+        kept = self._workspace.keep(program.directory, outcome.reason)
+        if kept is None:
+            return outcome
+        return replace(outcome, detail=f"{outcome.detail}\nkept: {kept}"[-DETAIL_LIMIT:].lstrip())
 
     def _abandon(self, programs: list[Program]) -> None:
         """Stop these, and whatever the batch has left behind."""
         if self._guard is None:
             return
         try:
+            now = self._clock.now()
             for program in programs:
-                program.stop()
+                program.stop(now)
             while programs:
                 self._step(programs, math.inf)
                 for program in [program for program in programs if program.has_ended()]:
@@ -135,49 +163,18 @@ class CommandEvaluator:
                 self._drop(program, self._guard)
             self._guard.sweep()
 
-    @staticmethod
-    def _drop(program: Program, guard: Guard) -> None:
+    def _drop(self, program: Program, guard: Guard) -> None:
         program.finish(guard)
-        _remove(program.directory)
+        self._workspace.remove(program.directory)
 
 
-class _Workspace:
-    """Where the directories of the evaluations are, and which of them stay."""
-
-    def __init__(self, directory: str | None, max_kept: int) -> None:
-        self._given = directory
-        self._max_kept = max_kept
-        self._root: str | None = None
-        self._kept: deque[Path] = deque()
-
-    def new(self, prefix: str) -> Path:
-        if self._given is not None:
-            self._root = self._given
-            os.makedirs(self._given, mode=0o700, exist_ok=True)
-        elif self._root is None or not os.path.isdir(self._root):
-            self._root = tempfile.mkdtemp(prefix="fmnes-")
-        return Path(tempfile.mkdtemp(prefix=prefix, dir=self._root))
-
-    def keep(self, directory: Path) -> None:
-        self._kept.append(directory)
-        while len(self._kept) > self._max_kept:
-            _remove(self._kept.popleft())
-
-    def close(self) -> None:
-        if self._given is None and self._root is not None:
-            with suppress(OSError):  # something is kept in it
-                os.rmdir(self._root)
-
-
-@functools.cache
-def _workspace(directory: str | None, max_kept: int, process: int) -> _Workspace:
-    """One for all the calls of a process, so that calls by hand keep no more than `max_kept` either."""
-    return _Workspace(directory, max_kept)
-
-
-def _remove(directory: Path) -> None:
-    for _ in range(3):  # what was killed a moment ago may still write a file into it
-        shutil.rmtree(directory, ignore_errors=True)  # follows no links, not even at the root
-        if not os.path.isdir(directory):
-            return
-        time.sleep(0.005)
+def _descriptors_are_short() -> bool:
+    """Whether another program would take what others here need: for the log, a snapshot, the user's files."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    try:
+        pipe = os.pipe()  # which are the lowest numbers that are free
+    except OSError:
+        return True
+    for descriptor in pipe:
+        os.close(descriptor)
+    return limit != resource.RLIM_INFINITY and min(pipe) + _DESCRIPTORS > limit
