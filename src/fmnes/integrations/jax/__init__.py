@@ -179,7 +179,6 @@ def run(
         population_size=lam,
         lockstep=batch is not None,
         draws_at_once=draws_at_once,
-        shape0=arguments.bytes_of(getattr(strategy, "B0", None)),
     )
     loop = compiled(plan, d, str(x0.dtype))
     if batch is not None:

@@ -41,8 +41,6 @@ class Plan:
     population_size: int
     lockstep: bool
     draws_at_once: int | None
-    shape0: bytes | None
-    """The initial shape among the strategy's settings, which compare equal whatever it is."""
 
     @property
     def draws(self) -> int:
