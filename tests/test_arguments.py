@@ -3,7 +3,9 @@ is wanted."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -236,6 +238,32 @@ def test_an_unknown_option_is_an_error_of_ours(settings: Any) -> None:
 def test_a_b0_that_is_no_matrix_of_numbers(settings: Any, bad: Any) -> None:
     with pytest.raises(ArgumentError, match="B0"):
         Optimizer([1.0, 2.0], 0.5, method=settings(B0=bad))
+
+
+@pytest.mark.parametrize("settings", [FMNES, DXNESIC, XNES])
+def test_settings_are_equal_where_their_b0_is(settings: Any) -> None:
+    listed, shape = [[2, 1], [0, 3]], np.array([[2.0, 1.0], [0.0, 3.0]])
+    same = [settings(B0=B0) for B0 in (listed, shape, shape.T.copy().T, shape.astype(np.float32))]
+    assert len(set(same)) == 1 and all(one == two for one in same for two in same)
+    # Another number off the diagonal, another shape, another order, none at all.
+    others = [[[2, 0], [0, 3]], [[2, 1, 0], [0, 3, 0], [0, 0, 1]], [2, 1, 0, 3], shape.T, [[nan, 1], [0, 3]]]
+    for other in (*(settings(B0=B0) for B0 in others), settings(), settings(population_size=8, B0=shape)):
+        assert other != same[0] and len({other, *same}) == 2
+    assert settings() == settings() and settings(B0=[[nan]]) == settings(B0=[[nan]])
+    assert same[0] != "fm-nes" and FMNES(B0=shape) != XNES(B0=shape)
+    assert dataclasses.replace(same[0], population_size=8) == settings(population_size=8, B0=listed)
+    assert pickle.loads(pickle.dumps(same[0])) == same[0]
+    assert "array" not in repr(same[0]) and "\n" not in repr(same[0])
+
+
+@pytest.mark.parametrize("settings", [FMNES, XNES])
+def test_settings_own_their_b0(settings: Any) -> None:
+    shape = np.diag([1.0, 2.0])
+    made = settings(B0=shape)
+    shape[0, 0] = 100.0
+    assert made == settings(B0=np.diag([1.0, 2.0])) != settings(B0=shape)
+    with pytest.raises(ValueError, match="read-only"):
+        made.B0[0, 0] = 100.0
 
 
 @pytest.mark.parametrize("bad", [np.eye(3), [[nan]], [[0.0]]])

@@ -42,12 +42,26 @@ def test_decompositions_suit_the_device_in_use() -> None:
     assert jax_backend(None, "rotations") is not jax_backend(None, "library")
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, None])
-def test_one_coordinate_of_the_mean_that_is_not_finite_ends_a_run(bad: float | None) -> None:
-    mean = jnp.asarray([1.0, 2.0 if bad is None else bad, 3.0])
-    shape = Shape(mean, jnp.asarray(1.0), jnp.ones(3), "")
+def code_of(shape: Shape) -> int:
     limits = Limits(jnp.asarray(100), jnp.asarray(1e-12), jnp.asarray(-1.0))
-    code = int(
-        stop_code(Progress.start(jnp.ones(3), 8), shape, jnp.asarray(1.0), jnp.asarray(-jnp.inf), limits)
-    )
-    assert code == (RUNNING if bad is None else REASONS.index(StopReason.NUMERICAL))
+    start = Progress.start(jnp.ones(3), 8)
+    return int(stop_code(start, shape, jnp.asarray(1.0), jnp.asarray(-jnp.inf), limits))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, None])
+@pytest.mark.parametrize("part", ["mean", "sigma", "axis_lengths"])
+def test_one_number_that_is_not_finite_ends_a_run(part: str, bad: float | None) -> None:
+    shape = Shape(jnp.asarray([1.0, 2.0, 3.0]), jnp.asarray(1.0), jnp.ones(3), "")
+    if bad is not None:
+        array = getattr(shape, part)
+        shape = shape._replace(**{part: array.at[(1,) * array.ndim].set(bad)})
+    assert code_of(shape) == (RUNNING if bad is None else REASONS.index(StopReason.NUMERICAL))
+
+
+def test_a_step_size_that_is_finite_and_a_step_that_is_not() -> None:
+    """As in `fmnes.minimize`: the state is good, and the steps are too long."""
+    big = float(jnp.finfo(jnp.ones(3).dtype).max) ** 0.75
+    shape = Shape(jnp.ones(3), jnp.asarray(big), jnp.full(3, big), "")
+    assert code_of(shape) == REASONS.index(StopReason.SIGMA_OVERFLOW)
+    shape = shape._replace(sigma=jnp.asarray(0.0))
+    assert code_of(shape) == REASONS.index(StopReason.NUMERICAL)

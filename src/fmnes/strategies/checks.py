@@ -28,12 +28,20 @@ def check_positive_int(argument: str, found: Any) -> None:
         raise ArgumentError(f"{argument}: found {found!r}, wanted a whole number of at least 1, or None")
 
 
-def check_shape_matrix(argument: str, found: ArrayLike, d: int) -> tuple[NDArray[np.float64], float]:
-    """The matrix with determinant ±1, and the factor |det|^(1/d) that was taken out of it."""
+def own_matrix(argument: str, found: ArrayLike) -> NDArray[np.float64]:
+    """A read-only copy: settings do not change with what the caller does to his own matrix later."""
     try:
-        matrix = np.asarray(found, dtype=float)
+        matrix = np.array(found, dtype=float, order="C")
     except (TypeError, ValueError):
         raise ArgumentError(f"{argument}: found {found!r}, wanted a matrix of numbers") from None
+    matrix.setflags(write=False)
+    return matrix
+
+
+def check_shape_matrix(
+    argument: str, matrix: NDArray[np.float64], d: int
+) -> tuple[NDArray[np.float64], float]:
+    """The matrix with determinant ±1, and the factor |det|^(1/d) that was taken out of it."""
     if matrix.shape != (d, d):
         raise ArgumentError(f"{argument}: found shape {matrix.shape}, wanted {(d, d)}")
     if not np.isfinite(matrix).all():

@@ -23,6 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_number, names_options
@@ -39,7 +40,8 @@ from fmnes.steps.ridge import LEADING, on_ridge
 from fmnes.steps.shape import Factor, axis_growth, inverse_times, times, with_rank_one
 from fmnes.steps.weights import distance_weights
 from fmnes.strategies.base import Shape
-from fmnes.strategies.checks import check_choice, check_positive_int, check_shape_matrix
+from fmnes.strategies.checks import check_choice, check_positive_int, check_shape_matrix, own_matrix
+from fmnes.strategies.equality import EqualByContent
 from fmnes.strategies.fm_nes_constants import SMALL, constants
 
 
@@ -66,8 +68,8 @@ class FMNESState(NamedTuple):
     A0: Array | None
 
 
-@dataclass(frozen=True)
-class FMNES:
+@dataclass(frozen=True, eq=False)
+class FMNES(EqualByContent):
     """Settings of FM-NES; also its strategy functions (see strategies/base.py).
 
     rank_one: "on-ridge" makes the rank-one update while no evaluation has failed and, after that, on ridges
@@ -88,8 +90,7 @@ class FMNES:
     refresh: int | None = None
     path_rate: Literal["tables", "printed"] = "tables"
     alpha: Literal["tables", "public"] = "tables"
-    # Not compared: it only matters to `init`, the state carries it on, and settings stay hashable.
-    B0: ArrayLike | None = field(default=None, compare=False, repr=False)
+    B0: ArrayLike | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_positive_int("population_size", self.population_size)
@@ -100,6 +101,8 @@ class FMNES:
         check_number("ridge_threshold", self.ridge_threshold, above=1, optional=False)
         if not isinstance(self.reset, bool):
             raise ArgumentError(f"reset: found {self.reset!r}, wanted True or False")
+        if self.B0 is not None:
+            object.__setattr__(self, "B0", own_matrix("B0", self.B0))
 
     @property
     def name(self) -> str:
@@ -119,7 +122,7 @@ class FMNES:
         eye = xp.eye(d, dtype=x0.dtype)
         F0 = A0 = None
         if self.B0 is not None:
-            B0, scale = check_shape_matrix("B0", self.B0, d)
+            B0, scale = check_shape_matrix("B0", np.asarray(self.B0), d)
             sigma0 = sigma0 * scale
         if self.B0 is not None and d > 1:
             F0, axes, Vt = backend.svd(xp.asarray(B0, dtype=x0.dtype))

@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fmnes.arguments import names_options
@@ -21,7 +22,8 @@ from fmnes.steps.low_rank import exponential
 from fmnes.steps.ranking import ranks_by_value
 from fmnes.steps.weights import rank_weights
 from fmnes.strategies.base import Shape
-from fmnes.strategies.checks import check_shape_matrix
+from fmnes.strategies.checks import check_shape_matrix, own_matrix
+from fmnes.strategies.equality import EqualByContent
 
 
 class XNESState(NamedTuple):
@@ -37,16 +39,19 @@ def learning_rate(d: int) -> float:
     return 0.6 * (3 + math.log(d)) / (d * math.sqrt(d))
 
 
-@dataclass(frozen=True)
-class XNES:
+@dataclass(frozen=True, eq=False)
+class XNES(EqualByContent):
     """Settings of xNES; also its strategy functions (see strategies/base.py).
 
     B0: initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
     """
 
     population_size: int | None = None
-    # Not compared: it only matters to `init`, and settings stay hashable.
-    B0: ArrayLike | None = field(default=None, compare=False, repr=False)
+    B0: ArrayLike | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.B0 is not None:
+            object.__setattr__(self, "B0", own_matrix("B0", self.B0))
 
     @property
     def name(self) -> str:
@@ -64,7 +69,7 @@ class XNES:
         xp = backend.xp
         if self.B0 is None:
             return XNESState(x0, sigma0, xp.eye(len(x0), dtype=x0.dtype))
-        B0, scale = check_shape_matrix("B0", self.B0, len(x0))
+        B0, scale = check_shape_matrix("B0", np.asarray(self.B0), len(x0))
         return XNESState(x0, sigma0 * scale, xp.asarray(B0, dtype=x0.dtype))
 
     def sample(self, state: XNESState, z: Array, backend: Backend = NUMPY) -> Array:

@@ -70,11 +70,11 @@ class Runs(NamedTuple):
     stop_reason: Array
     """Why it ended, as a number: `fj.stop_reason(result.stop_reason)` says it as a `fmnes.StopReason`."""
     nit: Array
-    """Generations."""
+    """Complete generations: one that the target or the budget cuts is not counted and makes no update."""
     n_infeasible: Array
     """Evaluations that failed."""
     x_mean: Array
-    """Mean of the search distribution after its last generation. (d,)"""
+    """Mean of the search distribution after the last update whose result was finite. (d,)"""
 
 
 def init(
@@ -179,12 +179,11 @@ def run(
         population_size=lam,
         lockstep=batch is not None,
         draws_at_once=draws_at_once,
-        shape0=arguments.bytes_of(getattr(strategy, "B0", None)),
     )
     loop = compiled(plan, d, str(x0.dtype))
     if batch is not None:
         key = jax.random.split(key, batch)
-    state, progress = loop(Inputs(key, x0, sigma0, targets, settings), limits)
+    mean, progress = loop(Inputs(key, x0, sigma0, targets, settings), limits)
     return Runs(
         x=progress.x,
         fun=progress.fun,
@@ -192,7 +191,7 @@ def run(
         stop_reason=progress.code,
         nit=progress.nit,
         n_infeasible=progress.n_infeasible,
-        x_mean=state.mean,
+        x_mean=mean,
     )
 
 

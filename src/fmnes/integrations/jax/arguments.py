@@ -166,11 +166,6 @@ def check_objective(fun: Callable[[Array], Array], d: int, dtype: str) -> None:
         )
 
 
-def bytes_of(matrix: Any) -> bytes | None:
-    """What tells one initial shape from another where settings that differ in it alone compare equal."""
-    return None if matrix is None else np.asarray(matrix, dtype=float).tobytes()
-
-
 def _floats(argument: str, found: Any) -> Array:
     try:
         array = found if hasattr(found, "dtype") else np.asarray(found)

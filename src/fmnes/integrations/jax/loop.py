@@ -19,7 +19,7 @@ from jax import lax
 from fmnes.backends import Array, Backend, jax_backend
 from fmnes.integrations.jax.arguments import check_objective
 from fmnes.integrations.jax.draws import normal
-from fmnes.integrations.jax.stopping import RUNNING, Limits, Progress, count, stop_code
+from fmnes.integrations.jax.stopping import RUNNING, Limits, Progress, count, is_good, stop_code
 from fmnes.strategies import Strategy
 
 #: The name of the `vmap` axis over runs.
@@ -41,8 +41,6 @@ class Plan:
     population_size: int
     lockstep: bool
     draws_at_once: int | None
-    shape0: bytes | None
-    """The initial shape among the strategy's settings, which compare equal whatever it is."""
 
     @property
     def draws(self) -> int:
@@ -62,8 +60,8 @@ class Inputs(NamedTuple):
     """Settings of the strategy that differ between runs."""
 
 
-def compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple[Any, Progress]]:
-    """(inputs, limits) -> (strategy's last state, progress); the objective is checked before."""
+def compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple[Array, Progress]]:
+    """(inputs, limits) -> (mean of the last good state, progress); the objective is checked before."""
     try:
         hash(plan.fun)
     except TypeError:  # nothing to know it by the next time
@@ -72,7 +70,7 @@ def compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple
 
 
 @lru_cache(maxsize=64)
-def _compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple[Any, Progress]]:
+def _compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple[Array, Progress]]:
     check_objective(plan.fun, d, dtype)
     loop: Callable[[Inputs, Limits], Any] = jax.jit(partial(_lockstep if plan.lockstep else _single, plan))
     return loop
@@ -83,7 +81,7 @@ def shared_axes(state: Any) -> Any:
     return type(state)(*(None if name in SHARED else 0 for name in state._fields))
 
 
-def _single(plan: Plan, inputs: Inputs, limits: Limits) -> Any:
+def _single(plan: Plan, inputs: Inputs, limits: Limits) -> tuple[Array, Progress]:
     backend = jax_backend()
 
     def generation(carry: Any) -> Any:
@@ -91,10 +89,11 @@ def _single(plan: Plan, inputs: Inputs, limits: Limits) -> Any:
         return index + 1, *_generation(plan, backend, limits, index, inputs, state, progress)
 
     carry = jnp.asarray(0), *_start(plan, backend, inputs)
-    return lax.while_loop(lambda carry: carry[2].code == RUNNING, generation, carry)[1:]
+    _, state, progress = lax.while_loop(lambda carry: carry[2].code == RUNNING, generation, carry)
+    return state.mean, progress
 
 
-def _lockstep(plan: Plan, inputs: Inputs, limits: Limits) -> Any:
+def _lockstep(plan: Plan, inputs: Inputs, limits: Limits) -> tuple[Array, Progress]:
     backend = jax_backend(RUNS)
     one = jax.eval_shape(lambda: _start(plan, jax_backend(), jax.tree.map(lambda leaf: leaf[0], inputs)))
     axes = shared_axes(one[0])
@@ -111,7 +110,8 @@ def _lockstep(plan: Plan, inputs: Inputs, limits: Limits) -> Any:
         return index + 1, *step(index, inputs, state, progress)
 
     carry = jnp.asarray(0), *start(inputs)
-    return lax.while_loop(lambda carry: (carry[2].code == RUNNING).any(), generation, carry)[1:]
+    _, state, progress = lax.while_loop(lambda carry: (carry[2].code == RUNNING).any(), generation, carry)
+    return state.mean, progress
 
 
 # -- one run ----------------------------------------------------------------------------------------------
@@ -134,16 +134,22 @@ def _generation(
     state: Any,
     progress: Progress,
 ) -> tuple[Any, Progress]:
+    """The state after this generation and what was counted.
+
+    An update that is not to be made, of a generation that was cut or to a state that is not good, ends the
+    run. Of its state only the mean is read then, so only the mean is put back.
+    """
     strategy = _with_settings(plan.strategy, inputs.settings)
     d, dtype = state.mean.shape[0], state.mean.dtype
     z = normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype)
     f, point = _evaluate(plan, backend, strategy, state, z)
-    progress = count(progress, index, f, point, inputs.target, limits.max_evaluations)
+    progress, complete = count(progress, index, f, point, inputs.target, limits.max_evaluations)
     with EXACT():
-        state = strategy.update(state, z, f, backend)
-        shape = strategy.shape(state, backend)
+        new = strategy.update(state, z, f, backend)
+        shape = strategy.shape(new, backend)
         code = stop_code(progress, shape, inputs.sigma0, inputs.target, limits)
-    return state, progress._replace(code=code)
+    mean = jnp.where(complete & is_good(shape), new.mean, state.mean)
+    return new._replace(mean=mean), progress._replace(code=code)
 
 
 def _generation_or_rest(

@@ -1,4 +1,4 @@
-"""What a compiled run counts, and when it ends: the criteria of stopping.py as one expression."""
+"""What a compiled run counts, and when it ends: the criteria of search/stopping.py as one expression."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fmnes.strategies import Shape
 #: A stop reason's number is its place here.
 REASONS = tuple(StopReason)
 RUNNING = -1
-#: The limits of stopping.py for float32: shapes that it can decompose, and steps that it can square.
+#: The limits of search/stopping.py for float32: shapes that it can decompose, and steps that it can square.
 MAX_CONDITION_SINGLE = 1e10
 MIN_STEP_SINGLE = 1e-18
 
@@ -39,6 +39,7 @@ class Progress(NamedTuple):
     """Its value; +inf while there is none."""
     nfev: Array
     nit: Array
+    """Complete generations."""
     n_infeasible: Array
     bests: Array
     """Best values of the last generations, a ring. (window,)"""
@@ -73,9 +74,10 @@ def count(
     point: Callable[[Array], Array],
     target: Array,
     max_evaluations: Array,
-) -> Progress:
+) -> tuple[Progress, Array]:
     """Take in generation `index`: in the order of sampling, up to the first hit or the end of the budget.
 
+    Returns also whether that was all of it: as in `fmnes.minimize`, a generation that is cut makes no update.
     f: (λ,); point: the i-th point as a function of i.
     """
     lam = f.shape[0]
@@ -90,35 +92,51 @@ def count(
 
     low, high = jnp.where(feasible, f, jnp.inf).min(), jnp.where(feasible, f, -jnp.inf).max()
     n_feasible = feasible.sum()
-    return progress._replace(
+    complete = counted == lam
+    progress = progress._replace(
         x=jnp.where(better, point(i), progress.x),
         fun=jnp.where(better, values[i], progress.fun),
         nfev=progress.nfev + counted,
-        nit=progress.nit + 1,
+        nit=progress.nit + complete,
         n_infeasible=progress.n_infeasible + (seen & ~feasible).sum(),
         bests=progress.bests.at[index % progress.bests.shape[0]].set(low),
         flat=jnp.where((n_feasible > 1) & (low == high), progress.flat + 1, 0),
         barren=jnp.where(n_feasible > 0, 0, progress.barren + 1),
     )
+    return progress, complete
+
+
+def is_good(shape: Shape) -> Array:
+    """Are the mean, the step size and the axes' lengths finite, and the step size above zero?
+
+    `fmnes.minimize` looks at every array of the state. Here that would be one more trip to memory in each
+    generation. What these three do not show (an entry of A⁻¹, or of CMA-ES's C before it is decomposed) they
+    show once an update has used it.
+    """
+    longest = shape.axis_lengths.max()
+    finite = jnp.isfinite(shape.sigma) & jnp.isfinite(longest) & jnp.isfinite(shape.axis_lengths.min())
+    return finite & (shape.sigma > 0) & jnp.isfinite(_nearest(shape.mean))
+
+
+def _nearest(mean: Array) -> Array:
+    """The coordinate nearest to 0; NaN if one is not finite."""
+    return jnp.where(jnp.isfinite(mean), jnp.abs(mean), jnp.nan).min()
 
 
 def stop_code(progress: Progress, shape: Shape, sigma0: Array, target: Array, limits: Limits) -> Array:
-    """The number of the first criterion that is met, or RUNNING; in the order of stopping.py."""
+    """The number of the first criterion that is met, or RUNNING; in the order of search/stopping.py."""
     window = progress.bests.shape[0]
     patience = Recent(window).patience
     longest, shortest = shape.axis_lengths.max(), shape.axis_lengths.min()
     step, ratio = shape.sigma * longest, longest / shortest
-    nearest = jnp.where(
-        jnp.isfinite(shape.mean), jnp.abs(shape.mean), jnp.nan
-    ).min()  # NaN if one is not finite
-    finite = jnp.isfinite(step) & jnp.isfinite(shortest) & jnp.isfinite(nearest)
+    nearest = _nearest(shape.mean)
     low, high = progress.bests.min(), progress.bests.max()
     settled = (high / 2 - low / 2) <= limits.ftol * (jnp.maximum(jnp.abs(low), jnp.abs(high)) / 2)
     single = shape.mean.dtype == jnp.float32
     criteria: list[tuple[StopReason, Any]] = [
         (StopReason.TARGET, progress.fun <= target),
         (StopReason.MAX_EVALUATIONS, progress.nfev >= limits.max_evaluations),
-        (StopReason.NUMERICAL, ~finite),
+        (StopReason.NUMERICAL, ~is_good(shape)),
         (StopReason.NO_FEASIBLE, progress.barren >= patience),
         (StopReason.FLAT, progress.flat >= window),
         (StopReason.FTOL, jnp.isfinite(high) & settled),
