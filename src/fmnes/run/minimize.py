@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_callback, names_options
+from fmnes.arguments import check_callback, check_flag, check_path, count_workers, names_options
 from fmnes.result import Result, View
 from fmnes.run.session import finish, run_session
 from fmnes.run.settings import Settings, describe_objective
@@ -80,10 +80,14 @@ def minimize(
         progress: show a progress line on stderr.
     """
     check_callback(callback)
+    check_flag("vectorized", vectorized)
+    check_flag("progress", progress)
+    if run_dir is not None:
+        check_path("run_dir", run_dir)
     settings = Settings(
         max_evaluations=max_evaluations,
         max_seconds=max_seconds,
-        workers=os.cpu_count() or 1 if workers == -1 else workers,
+        workers=count_workers(workers),
         vectorized=vectorized,
         timeout=timeout,
         retries=retries,

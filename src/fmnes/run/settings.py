@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fmnes.arguments import check_number
-from fmnes.errors import ArgumentError
+from fmnes.arguments import check_count, check_number
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
 from fmnes.strategies.checks import check_choice
@@ -36,10 +35,7 @@ class Settings:
         check_number("max_seconds", self.max_seconds, above=0)
         check_number("timeout", self.timeout, above=0)
         for name in ("retries", "restarts", "workers"):
-            least = 1 if name == "workers" else 0
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ArgumentError(f"{name}: found {value!r}, wanted a whole number of at least {least}")
+            check_count(name, getattr(self, name), 1 if name == "workers" else 0)
 
     def evaluator(self, fun: Any, executor: Any, d: int) -> Evaluator:
         return choose_evaluator(

@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_number, names_options
+from fmnes.arguments import check_number, names_options, shown
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
 from fmnes.steps.axes import Axes, decomposed, turned
@@ -99,7 +99,7 @@ class FMNES:
         check_positive_int("refresh", self.refresh)
         check_number("ridge_threshold", self.ridge_threshold, above=1, optional=False)
         if not isinstance(self.reset, bool):
-            raise ArgumentError(f"reset: found {self.reset!r}, wanted True or False")
+            raise ArgumentError(f"reset: found {shown(self.reset)}, wanted True or False")
 
     @property
     def name(self) -> str:
