@@ -4,8 +4,10 @@ is wanted."""
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "x0 text": ({"x0": ["1", "2"]}, "x0", "'1'", "finite numbers"),
     "x0 complex": ({"x0": [1j, 2.0]}, "x0", "1j", "finite numbers"),
     "x0 None": ({"x0": None}, "x0", "None", "a vector"),
+    "x0 huge": ({"x0": [10**400, 1]}, "x0", "10000", "finite numbers"),
+    "x0 digits": ({"x0": [1.0, 10**5000]}, "x0", "type list", "finite numbers"),
     "x0 bool": ({"x0": [True, False]}, "x0", "True", "finite numbers"),
     # sigma0
     "sigma0 zero": ({"sigma0": 0.0}, "sigma0", "0.0", "positive"),
@@ -41,6 +45,14 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "sigma0 text": ({"sigma0": "1"}, "sigma0", "'1'", "a positive number"),
     "sigma0 None": ({"sigma0": None}, "sigma0", "None", "a positive number"),
     "sigma0 complex": ({"sigma0": 1 + 0j}, "sigma0", r"1\+0j", "a positive number"),
+    "sigma0 huge": ({"sigma0": 10**400}, "sigma0", "401 digits", "a positive number"),
+    "sigma0 uneven": ({"sigma0": [[1.0], [1.0, 2.0]]}, "sigma0", r"\[\[1.0\]", "a positive number"),
+    "sigma0 too unequal for x0": (
+        {"x0": [1.0, 1e300], "sigma0": [1e308, 1e290]},
+        "sigma0",
+        r"1e\+290 at coordinate 1",
+        "more equal length",
+    ),
     "sigma0 lost beside x0": (
         {"x0": [0.0, 1e20], "sigma0": 1.0},
         "sigma0",
@@ -55,6 +67,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "bounds NaN": ({"bounds": (0.0, [5.0, nan])}, r"bounds \(upper\)", "NaN", "inf"),
     "bounds text": ({"bounds": ("low", 5.0)}, r"bounds \(lower\)", "'low'", "a number"),
     "bounds a number": ({"bounds": 5.0}, "bounds", "5.0", r"a pair \(lower, upper\)"),
+    "bounds bytes": ({"bounds": b"\x00\x09"}, "bounds", "b'", "a pair"),
+    "bounds huge": ({"bounds": (0, 10**400)}, r"bounds \(upper\)", "401 digits", "a number"),
     "bounds three": ({"bounds": (1.0, 2.0, 3.0)}, "bounds", r"\(1.0, 2.0, 3.0\)", "a pair"),
     "x0 outside": ({"bounds": (1.5, 5.0)}, "x0", "1 at coordinate 0, outside the bounds", "inside"),
     "x0 above": ({"bounds": (None, 1.5)}, "x0", "2 at coordinate 1, outside the bounds", "inside"),
@@ -64,6 +78,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "method nonsense": ({"method": "zzz"}, "method", "'zzz'", "one of 'fm-nes'"),
     "method None": ({"method": None}, "method", "None", "a name such as"),
     "method class": ({"method": FMNES}, "method", "FMNES", "settings such as"),
+    "method dictionary": ({"method": {}}, "method", r"\{\}", "a name such as"),
+    "method set": ({"method": {1}}, "method", r"\{1\}", "a name such as"),
     "method number": ({"method": 3}, "method", "3", "a name such as"),
     # population_size
     "λ odd": ({"population_size": 7}, "population_size", "7", "an even number"),
@@ -72,6 +88,9 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "λ negative": ({"population_size": -8}, "population_size", "-8", "at least 4"),
     "λ float": ({"population_size": 8.0}, "population_size", "8.0", "a whole number"),
     "λ text": ({"population_size": "8"}, "population_size", "'8'", "a whole number"),
+    "λ array": ({"population_size": np.array([8, 8])}, "population_size", "array", "a whole number"),
+    "λ without memory": ({"population_size": 10**12}, "population_size", "GB", "fewer"),
+    "λ huge": ({"population_size": 10**400}, "population_size", "401 digits", "fewer"),
     "λ bool": ({"population_size": True}, "population_size", "True", "a whole number"),
     "λ one, xnes": ({"population_size": 1, "method": "xnes"}, "population_size", "1", "at least 2"),
     "λ twice": (
@@ -86,6 +105,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "target NaN": ({"target": nan}, "target", "nan", "a number"),
     "target inf": ({"target": inf}, "target", "inf", "a number"),
     "target -inf": ({"target": -inf}, "target", "-inf", "a number"),
+    "target huge": ({"target": 10**400}, "target", "401 digits", "a number and below"),
+    "target -huge": ({"target": -(10**400)}, "target", "401 digits", "a number"),
+    "target longdouble": ({"target": np.longdouble("inf")}, "target", "inf", "a number"),
+    "budget huge": ({"max_evaluations": 10**400}, "max_evaluations", "401 digits", r"below 2\*\*63"),
+    "xtol huge": ({"xtol": 10**400}, "xtol", "401 digits", "above 0"),
+    "ftol digits": ({"ftol": 10**5000}, "ftol", "5001 digits", "above 0"),
     "target text": ({"target": "0"}, "target", "'0'", "a number"),
     "budget zero": ({"max_evaluations": 0}, "max_evaluations", "0", "above 0"),
     "budget negative": ({"max_evaluations": -5}, "max_evaluations", "-5", "above 0"),
@@ -101,7 +126,15 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "seed text": ({"rng": "1"}, "rng", "'1'", "a numpy Generator"),
     "seed bool": ({"rng": True}, "rng", "True", "a whole number"),
     "RandomState": ({"rng": np.random.RandomState(1)}, "rng", "RandomState", "a numpy Generator"),
+    "seed digits": ({"rng": 10**5000}, "rng", "5001 digits", "a whole number"),
     # B0
+    "B0 huge": ({"method": FMNES(B0=[[10**400, 0], [0, 1]])}, "B0", "10000", "a matrix of numbers"),
+    "B0 overflow": (
+        {"method": XNES(B0=[[1.7e308, 1.7e308], [-1.7e308, 1.7e308]])},
+        "B0",
+        r"1.7e\+308",
+        "smaller",
+    ),
     "B0 shape": ({"method": FMNES(B0=np.eye(3))}, "B0", r"\(3, 3\)", r"\(2, 2\)"),
     "B0 NaN": ({"method": XNES(B0=[[nan, 0], [0, 1]])}, "B0", "NaN", "finite"),
     "B0 singular": ({"method": FMNES(B0=np.ones((2, 2)))}, "B0", "singular", "invertible"),
@@ -117,6 +150,23 @@ ONLY_MINIMIZE: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "retries float": ({"retries": 0.5}, "retries", "0.5", "a whole number"),
     "restarts negative": ({"restarts": -2}, "restarts", "-2", "a whole number"),
     "restarts text": ({"restarts": "1"}, "restarts", "'1'", "a whole number"),
+    "seconds huge": ({"max_seconds": 10**400}, "max_seconds", "401 digits", "above 0"),
+    "timeout huge": ({"timeout": 10**400}, "timeout", "401 digits", "above 0"),
+    "timeout text": ({"timeout": "60"}, "timeout", "'60'", "a number"),
+    "retries huge": ({"retries": 10**400}, "retries", "401 digits", "a whole number"),
+    "restarts huge": ({"restarts": 10**400}, "restarts", "401 digits", "a whole number"),
+    "workers huge": ({"workers": 10**400}, "workers", "401 digits", "a whole number"),
+    "workers text": ({"workers": "2"}, "workers", "'2'", "a whole number"),
+    "workers zero": ({"workers": 0}, "workers", "0", "at least 1"),
+    "workers array": ({"workers": np.array([-1, -1])}, "workers", "array", "a whole number"),
+    "vectorized": ({"vectorized": "yes"}, "vectorized", "'yes'", "True or False"),
+    "progress": ({"progress": [1]}, "progress", r"\[1\]", "True or False"),
+    "run_dir number": ({"run_dir": 5}, "run_dir", "5", "a path"),
+    "run_dir bytes": ({"run_dir": b"run"}, "run_dir", "b'run'", "a path"),
+    "run_dir NUL": ({"run_dir": "a\0b"}, "run_dir", "a.x00b", "a path"),
+    "run_dir surrogate": ({"run_dir": "\ud800"}, "run_dir", "ud800", "a path"),
+    "executor": ({"executor": 5}, "executor", "5", "submit"),
+    "on_error array": ({"on_error": np.array(["raise", "raise"])}, "on_error", "array", "'infeasible'"),
     "callback": ({"callback": 5}, "callback", "5", "a function"),
     "on_error": ({"on_error": "rais"}, "on_error", "'rais'", "did you mean 'raise'"),
 }
@@ -173,6 +223,12 @@ SETTINGS: dict[str, tuple[Any, dict[str, Any], str, str, str]] = {
     "parameters": (CMAES, {"parameters": "2018"}, "parameters", "'2018'", "'2016'"),
     "parameters number": (CMAES, {"parameters": 2016}, "parameters", "2016", "'2016'"),
     "redraws": (Resampling, {"strategy": XNES(), "max_redraws": 0}, "max_redraws", "0", "at least 1"),
+    "max_change text": (CRFMNES, {"max_change": "0.5"}, "max_change", "'0.5'", "between 0 and 1"),
+    "max_change huge": (CRFMNES, {"max_change": 10**400}, "max_change", "401 digits", "between 0 and 1"),
+    "refresh huge": (CMAES, {"refresh": 10**400}, "refresh", "401 digits", "a whole number"),
+    "reset digits": (FMNES, {"reset": 10**5000}, "reset", "5001 digits", "True or False"),
+    "rank_one list": (FMNES, {"rank_one": ["always"]}, "rank_one", r"\['always'\]", "'always'"),
+    "resampling dictionary": (Resampling, {"strategy": {}}, "strategy", r"\{\}", r"fmnes.XNES\(\)"),
     "mirrored": (Resampling, {"strategy": FMNES()}, "Resampling", "'fm-nes'.*mirrored", "fmnes.XNES"),
     "mirrored dx": (Resampling, {"strategy": DXNESIC()}, "Resampling", "'dx-nes-ic'", "fmnes.XNES"),
     "resampling text": (Resampling, {"strategy": "xnes"}, "strategy", "'xnes'", r"fmnes.XNES\(\)"),
@@ -274,3 +330,136 @@ def test_a_bad_b0_in_one_dimension(bad: Any) -> None:
 
 def test_a_sigma0_that_overflows_beside_x0_gives_no_warning() -> None:
     assert np.isfinite(Optimizer([1e308, 0.0], 1e308, rng=1).ask()).all()
+
+
+class Hostile:
+    """An object whose every answer is an exception."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("no")
+
+    __repr__ = __str__ = __array__ = __iter__ = __bool__ = __eq__ = __fspath__ = __float__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+def nested(depth: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+HOSTILE: dict[str, Any] = {
+    "401 digits": 10**400,
+    "minus 401 digits": -(10**400),
+    "5001 digits": 10**5000,
+    "a list with 5001 digits": [1.0, 10**5000],
+    "NaN": nan,
+    "inf": inf,
+    "minus inf": -inf,
+    "a longdouble beyond floats": np.finfo(np.longdouble).max,
+    "complex": 1 + 2j,
+    "text": "text",
+    "no text": "",
+    "NUL": "a\0b",
+    "a lone surrogate": "\ud800",
+    "bytes": b"ab",
+    "True": True,
+    "None": None,
+    "a dictionary": {},
+    "a set": {1},
+    "uneven": [[1.0], [1.0, 2.0]],
+    "deep": nested(5000),
+    "texts": ["a", "b"],
+    "objects": np.array([None, 1], dtype=object),
+    "an array": np.array([1.0, 2.0]),
+    "a matrix": np.ones((2, 2)),
+    "a date": np.datetime64("2020-01-01"),
+    "masked": np.ma.masked,
+    "steps too unequal": [1e-130, 1e308],
+    "minus one": -1,
+    "zero": 0,
+    "all answers raise": Hostile(),
+}
+
+
+@pytest.mark.parametrize("argument", inspect.signature(minimize).parameters)
+def test_whatever_is_passed_it_works_or_is_refused_in_our_words(
+    argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in HOSTILE.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        calls = 0
+
+        def fun(x: np.ndarray) -> Any:
+            nonlocal calls
+            calls += 1
+            return (np.asarray(x) ** 2).sum(axis=-1)
+
+        given: dict[str, Any] = {"fun": fun, "x0": [1.0, 2.0], "sigma0": 0.5, "max_evaluations": 8, "rng": 1}
+        given |= {"run_dir": "run", argument: value}
+        try:
+            minimize(**given)
+        except fmnes.FmnesError as error:
+            assert isinstance(error, ArgumentError) or argument == "run_dir", (name, error)
+            assert "found" in str(error) and len(str(error)) < 600, name
+            assert calls == 0 and not any(folder.iterdir()), name
+        except Exception as error:
+            raise AssertionError(f"{argument} = {name}: {type(error).__name__}: {error}") from error
+
+
+@pytest.mark.parametrize("argument", inspect.signature(fmnes.resume).parameters)
+def test_resume_refuses_in_our_words_and_leaves_the_run_alone(argument: str, tmp_path: Path) -> None:
+    def fun(x: np.ndarray) -> float:
+        return float(x @ x)
+
+    run = tmp_path / "run"
+    minimize(fun, [1.0, 2.0], 0.5, rng=1, max_evaluations=8, run_dir=run)
+
+    def said() -> list[bytes]:
+        return [(run / name).read_bytes() for name in ("config.json", "result.json", "snapshot.npz")]
+
+    for name, value in HOSTILE.items():
+        before = said()
+        given: dict[str, Any] = {"run_dir": run, "fun": fun, argument: value}
+        try:
+            fmnes.resume(**given)
+        except fmnes.FmnesError as error:
+            assert "found" in str(error) and len(str(error)) < 600, name
+            assert before == said(), name
+        except Exception as error:
+            raise AssertionError(f"{argument} = {name}: {type(error).__name__}: {error}") from error
+
+
+@pytest.mark.parametrize("argument", inspect.signature(fmnes.Command).parameters)
+def test_a_command_refuses_in_our_words(argument: str) -> None:
+    for name, value in HOSTILE.items():
+        try:
+            fmnes.Command(**{"argv": ["/bin/echo", "1"], argument: value}).check(2)
+        except ArgumentError as error:
+            assert len(str(error)) < 600, name
+        except Exception as error:
+            raise AssertionError(f"{argument} = {name}: {type(error).__name__}: {error}") from error
+
+
+@pytest.mark.parametrize("path", [5, b"run", "a\0b", None, Hostile()])
+def test_a_path_that_is_none(path: Any) -> None:
+    with pytest.raises(ArgumentError, match="wanted a path"):
+        Optimizer([1.0], 1.0).save(path)
+    with pytest.raises(ArgumentError, match="wanted a path"):
+        Optimizer.load(path)
+    with pytest.raises(ArgumentError, match="wanted a path"):
+        fmnes.resume(path)
+
+
+def test_huge_budgets_and_flags_that_can_be_meant_are_taken() -> None:
+    def fun(x: np.ndarray) -> float:
+        return float(x @ x)
+
+    many = {"max_evaluations": 2**63 - 1, "restarts": 2**63 - 1, "retries": 2**63 - 1, "max_seconds": 1e300}
+    assert minimize(
+        fun, [1.0], 1.0, rng=10**400, target=1e-3, vectorized=np.False_, progress=0, **many
+    ).success
+    assert Optimizer([1.0], 1.0, population_size=10**5).population_size == 10**5

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from fmnes import FmnesError, Infeasible, ObjectiveError, Optimizer
+from fmnes import minimize as minimize_in_python
+from fmnes.cli import app
+from fmnes.cli.problem_file import MAX_BYTES, PARAMETER, PROGRAM, RUN, TOP, read_problem
+from fmnes.cli.templates import PROBLEM
+from fmnes.report.progress import Progress
+from fmnes.report.terminal import QuietStream, literal, spelt_out
+from fmnes.storage.directory import _read_json, _write_json
+from fmnes.strategies import METHODS
 
-def fmnes(*arguments: str) -> subprocess.CompletedProcess[str]:
+
+def fmnes(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fmnes", *arguments], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "fmnes", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
     )
 
 
@@ -182,3 +204,459 @@ def test_ctrl_c_keeps_the_run(tmp_path: Path) -> None:
     assert "INTERRUPTED" in output and "fmnes resume" in output
     assert json.loads(fmnes("show", str(tmp_path / "problem.run"), "--json").stdout)["evaluations"] > 0
     assert fmnes("show", str(tmp_path / "nothing")).returncode == 2
+
+
+# -- users' words -----------------------------------------------------------------------------------------
+
+HOSTILE_WORDS = "[/mesh] [bold]x[/] :bomb: \x1b]0;owned\x07\x1b[2J\x9b31m \u202eright to left\r\nnext line"
+
+
+def test_users_words_are_no_markup_and_no_commands(tmp_path: Path) -> None:
+    path = tmp_path / "q.toml"
+    names = ["width[mm]", "[/b]", ":bomb:", "\x1b[31mred", "[link=x]y"]
+    tables = "".join(f"[parameters.{json.dumps(name)}]\nstart = 1.0\nstep = 1.0\n" for name in names)
+    program = r"echo 'FAIL cannot open [/opt/mesh/a.dat] [red]x[/] :bomb:'"
+    path.write_text(
+        f'command = ["/bin/sh", "-c", {json.dumps(program)}]\n{tables}[run]\nmax_evaluations = 9\n'
+    )
+    outputs = [fmnes("minimize", str(path)), fmnes("show", str(tmp_path / "q.run"))]
+    path.write_text(
+        path.read_text().replace("echo 'FAIL", "echo 1 'FAIL").replace(":bomb:'", ":bomb:'; echo 1")
+    )
+    outputs += [fmnes("minimize", str(path), "--run-dir", str(tmp_path / "r.run"))]
+    outputs += [fmnes("resume", str(tmp_path / "r.run")), fmnes("show", str(tmp_path / "r.run"))]
+    for done in outputs:
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr and "\x1b" not in done.stdout + done.stderr
+    for failed in outputs[:2]:
+        assert "9 × cannot open [/opt/mesh/a.dat] [red]x[/] :bomb:\n" in failed.stdout
+    for done in outputs[2:]:
+        for name in names:
+            assert f"│ {literal(name)} " in done.stdout
+    assert "\\x1b[31mred" in outputs[2].stdout
+
+
+def test_a_run_from_elsewhere_does_not_command_the_terminal(tmp_path: Path) -> None:
+    def fails(x: np.ndarray) -> float:
+        raise Infeasible(HOSTILE_WORDS)
+
+    fails.__qualname__ = HOSTILE_WORDS
+    run = tmp_path / "run \x1b[31m"
+    minimize_in_python(fails, [1.0, 2.0], 0.5, rng=1, max_evaluations=12, run_dir=run)
+    shown = fmnes("show", str(run))
+    assert shown.returncode == 0 and f"12 × {literal(HOSTILE_WORDS)}\n" in shown.stdout
+    assert json.loads(fmnes("show", str(run), "--json").stdout)["failures"] == {HOSTILE_WORDS: 12}
+    for refused in (fmnes("resume", str(run)), fmnes("show", str(run / "no"))):
+        assert refused.returncode == 2 and "Traceback" not in refused.stderr
+        assert not {*"\x1b\x07\x9b\r\u202e"} & {*refused.stdout, *refused.stderr, *shown.stdout}
+        assert "\\x1b[31m" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("config.json", {"objective": None}),
+        ("config.json", {"objective": {"kind": "command"}}),
+        ("config.json", {"objective": {"kind": "command", "argv": 5}}),
+        ("config.json", {"objective": {"kind": "command", "argv": ["a"], "surprise": 1}}),
+        ("config.json", {"objective": {"kind": "command", "argv": ["a"], "names": ["a", "b", "c"]}}),
+        ("config.json", {"objective": {"kind": "command", "argv": ["a"], "names": 5}}),
+        ("result.json", {"stop_reason": {"a": [1]}, "message": ["[/b]"]}),
+        ("result.json", None),
+    ],
+)
+def test_a_run_of_another_shape_is_refused_in_words_or_shown(
+    tmp_path: Path, file: str, change: dict[str, Any] | None
+) -> None:
+    run = tmp_path / "run"
+    minimize_in_python(lambda x: float(x @ x), [1.0, 2.0], 0.5, rng=1, max_evaluations=12, run_dir=run)
+    _write_json(run / file, {} if change is None else {**_read_json(run / file), **change})
+    for command in ("show", "resume"):
+        with pytest.raises(FmnesError):
+            app([command, str(run)], standalone_mode=False)
+            assert command == "show" and file == "result.json"  # which is shown as it is
+            raise FmnesError
+
+
+def test_literal_shows_what_a_terminal_would_obey() -> None:
+    assert literal("a\x1b[2J\x00\x7f\x9b\u202e\ud800\n\t") == r"a\x1b[2J\x00\x7f\x9b\u202e\ud800\n\t"
+    assert literal("a\nb\x1b", lines=True) == "a\nb\\x1b"
+    assert literal("größe 直径 5\u202fmm\u00a0می\u200cخواهم 🦀") == "größe 直径 5 mm می\u200cخواهم 🦀"
+
+
+# -- terminals and files that do not take what is written ----------------------------------------------------
+
+WITH_PROGRESS = """
+import sys
+import fmnes
+result = fmnes.minimize(lambda x: float(x @ x), [1.0, 1.0], 0.5, rng=1, max_evaluations=40, progress=True)
+open(sys.argv[1], "w").write(str(result.nfev))
+"""
+
+
+@contextlib.contextmanager
+def unwritable(kind: str) -> Any:
+    """A descriptor that cannot be written; None: it is closed."""
+    if kind == "closed":
+        yield None
+        return
+    if kind == "full":
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+    elif kind == "pipe":
+        reader, descriptor = os.pipe()
+        os.close(reader)
+    else:
+        reader, descriptor = pty.openpty()
+        # Until the first thing is shown, so that it still looks like a terminal at the beginning.
+        threading.Thread(target=lambda: (os.read(reader, 1), os.close(reader))).start()
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def run_with(stream: str, kind: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A Python process one of whose streams cannot be written; the other one is caught."""
+    number = {"stdout": 1, "stderr": 2}[stream]
+    with unwritable(kind) as descriptor:
+        close = f"exec {number}>&-; " if descriptor is None else ""
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: descriptor}
+        return subprocess.run(
+            ["/bin/sh", "-c", close + 'exec "$0" "$@"', sys.executable, *arguments],
+            **streams,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.mark.parametrize("kind", ["closed", "full", "pipe", "terminal"])
+def test_a_progress_line_that_cannot_be_written_does_not_end_a_run(tmp_path: Path, kind: str) -> None:
+    slow = WITH_PROGRESS.replace("float(x @ x)", "time.sleep(0.01) or float(x @ x)").replace(
+        "sys\n", "sys, time\n"
+    )
+    done = run_with("stderr", kind, "-c", slow, str(tmp_path / "out"))
+    assert (tmp_path / "out").read_text() == "40"
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["closed", "full", "pipe", "terminal"])
+def test_a_display_that_cannot_be_written_does_not_end_a_run(tmp_path: Path, kind: str) -> None:
+    path = problem(tmp_path, **{"= 60": "= 12"})
+    done = run_with("stderr", kind, "-m", "fmnes", "minimize", str(path), "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["nfev"] == 12
+
+
+@pytest.mark.parametrize(("kind", "code"), [("closed", 0), ("full", 1), ("pipe", 0)])
+def test_output_that_cannot_be_written_ends_quietly_after_the_run_was_saved(
+    tmp_path: Path, kind: str, code: int
+) -> None:
+    path = problem(tmp_path, **{"= 60": "= 12"})
+    done = run_with("stdout", kind, "-m", "fmnes", "minimize", str(path))
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr and "Exception" not in done.stderr
+    assert ("fmnes: the output could not be written" in done.stderr) == (kind == "full")
+    assert _read_json(tmp_path / "problem.run" / "result.json")["nfev"] == 12
+    done = run_with("stdout", kind, "-m", "fmnes", "show", str(tmp_path / "problem.run"))
+    assert done.returncode == code and "Traceback" not in done.stderr
+
+
+def test_a_stream_falls_silent_at_its_first_failure(tmp_path: Path) -> None:
+    class Moody:
+        encoding = "utf-8"
+        written = ""
+
+        def write(self, text: str) -> None:
+            if text == "fail":
+                raise RuntimeError("no")
+            self.written += text
+
+        def flush(self) -> None:
+            pass
+
+    moody = Moody()
+    stream = QuietStream(moody)  # type: ignore[arg-type]
+    for text in ("a", "fail", "b"):
+        stream.write(text)
+    assert moody.written == "a" and isinstance(stream.failure, RuntimeError) and not stream.isatty()
+    with open(tmp_path / "closed", "w") as file:
+        pass
+    for dead in (file, None):
+        progress = Progress(QuietStream(dead))
+        progress.close(Optimizer([1.0], 1.0, rng=1).view())
+
+
+def test_a_progress_line_fits_its_terminal() -> None:
+    reader, writer = pty.openpty()
+    termios.tcsetwinsize(writer, (24, 30))
+    with open(writer, "w") as stream:
+        progress = Progress(stream)
+        progress.close(Optimizer([1.0], 1.0, rng=1).view())
+    shown = os.read(reader, 1000).decode()
+    os.close(reader)
+    assert shown.startswith("\revaluations 0  best none yet") and len(shown.rstrip("\r\n")) == 30
+
+
+@pytest.mark.parametrize("encoding", ["ascii:strict", "latin-1"])
+def test_terminals_that_lack_characters(tmp_path: Path, encoding: str) -> None:
+    path = problem(tmp_path, **{"[parameters.a]": '[parameters."σ直"]', "{a}": "{σ直}", "= 60": "= 6"})
+    (tmp_path / "simulate.sh").write_text("#!/bin/sh\necho 'FAIL größe × 直径'\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "LC_ALL": "C"}
+    run = str(tmp_path / "problem.run")
+
+    def output(*arguments: str) -> str:
+        words = [sys.executable, "-m", "fmnes", *arguments]
+        done = subprocess.run(words, capture_output=True, timeout=60, check=False, env=environment)
+        assert b"Traceback" not in done.stderr, done.stderr
+        return (done.stdout + done.stderr).decode(encoding.partition(":")[0])
+
+    failed = {"ascii:strict": r"6 x gr\xf6\xdfe x \u76f4\u5f84", "latin-1": r"6 x größe x \u76f4\u5f84"}[
+        encoding
+    ]
+    assert failed in output("minimize", str(path))
+    assert failed in output("show", run)
+    shown = json.loads(output("show", run, "--json"))
+    assert shown["failures"] == {"größe × 直径": 6}
+    assert r"\u76f4\u5f84" in output("show", "größe-直径")
+
+
+def test_what_an_encoding_lacks_is_spelt_out() -> None:
+    assert spelt_out("12 × σ ≤ 3 直 …", "ascii") == r"12 x sigma <= 3 \u76f4 ..."
+    assert spelt_out("12 × größe", "latin-1") == "12 × größe"
+    assert spelt_out("12 × σ", "utf-8") == "12 × σ"
+    assert spelt_out("a\udcff", "utf-8") == r"a\udcff"
+
+
+def test_the_result_is_readable_in_a_narrow_terminal(tmp_path: Path) -> None:
+    long = "a" * 60
+    path = problem(
+        tmp_path, **{"[parameters.a]": f"[parameters.{long}]", "{a}": f"{{{long}}}", "= 60": "= 6"}
+    )
+    done = fmnes("minimize", str(path), COLUMNS="30")
+    names, values = zip(
+        *(line.strip("│").split("│") for line in done.stdout.splitlines() if "│" in line), strict=True
+    )
+    assert "".join(name.strip() for name in names) == long + "b"
+    assert all(float(value) for value in values if value.strip())
+
+
+# -- many parameters -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [10_000, 10_001])
+def test_show_with_many_parameters(tmp_path: Path, d: int, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    settings: dict[str, Any] = {"method": "cr-fm-nes", "rng": 1, "max_evaluations": 40, "vectorized": True}
+    result = minimize_in_python(lambda x: (x * x).sum(axis=1), np.ones(d), 0.5, run_dir=run, **settings)
+    assert result.x is not None
+    for ended in (True, False):
+        if not ended:  # as a run that is still running, or was killed
+            (run / "result.json").unlink()
+        app(["show", str(run)], standalone_mode=False)
+        shown = capsys.readouterr().out
+        app(["show", str(run), "--json"], standalone_mode=False)
+        report = json.loads(capsys.readouterr().out)
+        assert f"value: {result.fun:.10g}" in shown and report["fun"] == result.fun
+        assert "no evaluation has succeeded" not in shown
+        if ended or d == 10_000:
+            assert list(report["parameters"].values()) == result.x.tolist() and report["note"] is None
+            assert f"│ x{d - 1} " in shown and f"{d} parameters" in shown
+            assert len(shown.splitlines()) < 40
+        else:
+            assert report["parameters"] is None and "10000 coordinates" in report["note"]
+            assert report["note"] in shown
+
+
+# -- hostile problem files -----------------------------------------------------------------------------------
+
+#: The right-hand side of a key, in TOML.
+HOSTILE_TOML = [
+    *(
+        "5",
+        "-1",
+        "0",
+        "1.5",
+        "nan",
+        "inf",
+        "-inf",
+        "true",
+        '""',
+        '"text"',
+        '"a\\u0000b"',
+        "[]",
+        "[5]",
+        "[[]]",
+    ),
+    *("{}", "{a = 1}", "1979-05-27", "07:32:00", '["/bin/echo", 5]', '["/bin/echo", "1"]', '[""]'),
+    *("1" + "0" * 400, "-1" + "0" * 400, "1" + "0" * 5000, "0x" + "f" * 5000, "1e400", "[" * 500 + "]" * 500),
+]
+
+
+def toml(changes: dict[tuple[str, str], str]) -> str:
+    """A problem file that runs, with the values of some (table, key) changed."""
+    tables: dict[str, dict[str, str]] = {
+        "": {"command": '["/bin/echo", "1"]'},
+        "parameters.a": {"start": "1.0", "step": "1.5", "lower": "0.5"},
+        "run": {"max_evaluations": "4", "seed": "1"},
+        "program": {},
+    }
+    for (table, key), value in changes.items():
+        tables[table][key] = value
+    if ("", "parameters") in changes:
+        del tables["parameters.a"]
+    for name in ("run", "program"):
+        if ("", name) in changes:
+            del tables[name]
+    lines = [
+        f"[{table}]" * bool(table) + "\n" + "\n".join(f"{k} = {v}" for k, v in keys.items())
+        for table, keys in tables.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+KEYS = [("", key) for key in TOP] + [("parameters.a", key) for key in PARAMETER]
+KEYS += [("run", key) for key in RUN] + [("program", key) for key in PROGRAM]
+
+
+@pytest.mark.parametrize(("table", "key"), KEYS)
+def test_whatever_a_problem_file_says_it_runs_or_is_refused_in_our_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, key: str
+) -> None:
+    for i, value in enumerate(HOSTILE_TOML):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        Path("p.toml").write_text(toml({(table, key): value}))
+        try:
+            app(["minimize", "p.toml", "--json"], standalone_mode=False)
+        except ObjectiveError:
+            assert key == "success_exit_codes" and value in ("[]", "[5]", '""', "{}")  # so the program fails
+        except FmnesError as error:
+            assert "found" in str(error) and len(str(error)) < 800, value
+            assert [path.name for path in folder.iterdir()] == ["p.toml"], value
+        except Exception as error:
+            raise AssertionError(f"{key} = {value[:20]}: {type(error).__name__}: {error}") from error
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (b"\xff\xfe", "cannot be read"),
+        (b"a = " + b"[" * 100_000, "wanted TOML"),
+        (b"a = " + b"{a = " * 50_000, "wanted TOML"),
+        (b"a" + b".a" * 100_000 + b" = 1", "found"),
+        (b"a = 1" + b"0" * 10_000, "wanted TOML"),
+        (b"\0", "wanted TOML"),
+        (b"", "found no command"),
+        ("directory", "something else than a plain file"),
+        ("pipe", "something else than a plain file"),
+        ("/dev/zero", "something else than a plain file"),
+        ("/dev/full", "something else than a plain file"),
+        ("large", "bytes"),
+        ("nothing", "cannot be read"),
+    ],
+    ids=range(13),
+)
+def test_what_is_no_problem_file(tmp_path: Path, content: bytes | str, wanted: str) -> None:
+    path = tmp_path / "p.toml"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content == "directory":
+        path.mkdir()
+    elif content == "pipe":
+        os.mkfifo(path)
+    elif content == "large":
+        with path.open("wb") as file:
+            file.truncate(MAX_BYTES + 1)
+    elif content != "nothing":
+        path.symlink_to(content)
+    with pytest.raises(FmnesError, match=wanted) as caught:
+        app(["minimize", str(path)], standalone_mode=False)
+    assert str(path) in str(caught.value) and len(str(caught.value)) < 1000
+    assert len(list(tmp_path.iterdir())) == (content != "nothing")
+
+
+def test_wrong_words_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    huge, words = "1" + "0" * 400, ["--", "/bin/echo", "1"]
+    for arguments in (
+        ["minimize", "problem.txt"],
+        ["minimize", "--param", f"a={huge},1", *words],
+        ["minimize", "--param", "a=1,1,2", *words],
+        ["minimize", "--param", "a=1,1", "--max-evaluations", huge, *words],
+        ["minimize", "--param", "a=1,1", "--timeout", huge, *words],
+        ["minimize", "--param", "a=1,1", "--seed", "-1", *words],
+        ["minimize", "--param", "a=1,1", "--population-size", huge, *words],
+        ["minimize", "--param", "=1,1", *words],
+        ["init", "/dev/null"],
+        ["init", "a" * 300],
+    ):
+        with pytest.raises(FmnesError, match=r"found|cannot"):
+            app(arguments, standalone_mode=False)
+    assert not list(tmp_path.iterdir())
+
+
+#: What `fmnes init` of version 0.1 wrote.
+TEMPLATE_0_1 = """\
+# What to optimise. Try it:  fmnes minimize problem.toml
+#
+# The program is started once for every point, in a fresh directory, without a shell. In its arguments
+#   {here}     stands for the directory of this file
+#   {params}   for a JSON file with the point: {"x": [...], "params": {"width": ..., ...}}
+#   {width}    for the value of a parameter
+# It prints the value to minimise on its last line: a number, or FAIL and a reason.
+# A crash, an exit code other than 0, NaN or a timeout also count as a failed point.
+# Exit code 75 says that the machine failed, not the point (a licence, a network): that point is tried again.
+command = ["/bin/sh", "{here}/simulate.py", "{params}"]
+
+[parameters.width]
+start = 0.3          # where to begin
+step = 0.1           # about how far away the best value may be
+lower = 0.01         # optional bounds: points outside are never run
+upper = 1.0
+
+[parameters.height]
+start = 0.3
+step = 0.1
+lower = 0.01
+upper = 1.0
+
+[parameters.density]
+start = 1000.0
+step = 3.0           # on a log scale the step is a factor
+lower = 100.0
+upper = 20000.0
+scale = "log"
+
+[run]
+max_evaluations = 400
+workers = 2          # programs at a time
+timeout = 20         # seconds before a program is killed, with everything it has started
+retries = 2          # further tries of a point that was lost to the machine
+# target = 1.0       # stop as soon as a value is this low
+# method = "fm-nes"  # or dx-nes-ic, cma-es, xnes
+# seed = 1           # the same seed gives the same run
+"""
+
+
+def test_a_problem_file_of_version_0_1_is_read_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "problem.toml"
+    path.write_text(TEMPLATE_0_1, encoding="utf-8")
+    problem = read_problem(path)
+    assert problem.command.argv == ("/bin/sh", "{here}/simulate.py", "{params}")
+    assert problem.command.names == ("width", "height", "density")
+    assert problem.command.scales == ("linear", "linear", "log")
+    assert problem.start["x0"] == [0.3, 0.3, math.log(1000)]
+    assert problem.start["sigma0"] == [0.1, 0.1, math.log(3)]
+    assert problem.start["bounds"] == ([0.01, 0.01, math.log(100)], [1.0, 1.0, math.log(20000)])
+    assert problem.run == {"max_evaluations": 400, "workers": 2, "timeout": 20, "retries": 2}
+
+
+def test_all_methods_are_offered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    for command in ("minimize", "demo"):
+        app([command, "--help"], standalone_mode=False)
+        text = capsys.readouterr().out
+        assert all(method in text for method in METHODS)
+    assert all(method in PROBLEM for method in METHODS)

@@ -2,23 +2,63 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import warnings
+from typing import Any
 
 from fmnes.errors import FmnesError, MissingExtra
+from fmnes.report.terminal import QuietStream, literal
 
 
 def main() -> None:
+    _open_standard_files()
+    output: Any = QuietStream(sys.stdout)
+    errors: Any = QuietStream(sys.stderr)
+    sys.stdout, sys.stderr = output, errors
+    warnings.showwarning = _warn
+    code = _run()
+    if output.failure and not isinstance(output.failure, BrokenPipeError) and not code:
+        # A reader that has gone had enough; anything else that is not written was wanted.
+        _say(f"the output could not be written ({output.failure})")
+        code = 1
+    sys.exit(code)
+
+
+def _run() -> Any:
+    """The exit code."""
     try:
         from fmnes.cli import app
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit(f"fmnes: {MissingExtra('the command line', 'cli')}")
+        _say(str(MissingExtra("the command line", "cli")))
+        return 1
     try:
         app()
     except FmnesError as error:
-        print(f"fmnes: {error}", file=sys.stderr)
-        sys.exit(2)
+        _say(str(error))
+        return 2
+    except SystemExit as ended:
+        return ended.code
+    return 0
+
+
+def _say(text: str) -> None:
+    print(f"fmnes: {literal(text, lines=True)}", file=sys.stderr)
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"warning: {message}")
+
+
+def _open_standard_files() -> None:
+    """A file of the run would get the number of a closed one, and whatever is printed would go into it."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,20 @@ from fmnes.result import Vector
 
 #: Steps as short as this leave no room to shrink before their squares underflow.
 MIN_SIGMA0 = 1e-130
+#: Whole numbers beyond this are not meant; they would not fit into files and arrays either.
+MAX_WHOLE = 2**63 - 1
+_LARGEST_LOG = math.log(np.finfo(float).max)
+
+
+def shown(found: Any) -> str:
+    """What was found, for a message: short, whatever it is, even if it cannot be printed."""
+    if isinstance(found, int) and found.bit_length() > 500:
+        return f"a whole number of about {int(found.bit_length() * 0.30103) + 1} digits"
+    try:
+        text = repr(found)
+    except Exception:  # of the user's own class, or a list with a number of too many digits
+        return f"something of type {type(found).__name__}"
+    return text if len(text) <= 300 else f"{text[:200]}...{text[-50:]}"
 
 
 class Bounds(NamedTuple):
@@ -65,17 +79,28 @@ def check_sigma0(sigma0: ArrayLike, x0: Vector) -> tuple[float, Vector | None]:
         )
     if array.ndim == 0:
         return float(array), None
-    sigma = math.exp(float(np.log(array).mean()))
-    return sigma, array / sigma
+    sigma = math.exp(min(float(np.log(array).mean()), _LARGEST_LOG))
+    scale = array / sigma
+    with np.errstate(over="ignore"):
+        beyond = np.flatnonzero(~np.isfinite(x0 / scale))
+    if beyond.size:
+        i = int(beyond[0])
+        raise ArgumentError(
+            f"sigma0: found {array[i]:g} at coordinate {i}, where x0 is {x0[i]:g} and other steps are far "
+            "longer: too much for floating point; wanted steps of more equal length"
+        )
+    return sigma, scale
 
 
 def check_bounds(bounds: Any, x0: Vector) -> Bounds | None:
     if bounds is None:
         return None
     try:
+        if isinstance(bounds, (str, bytes)):
+            raise TypeError
         lower, upper = bounds
-    except (TypeError, ValueError):
-        raise ArgumentError(f"bounds: found {bounds!r}, wanted a pair (lower, upper)") from None
+    except Exception:  # what iteration raises is up to the object
+        raise ArgumentError(f"bounds: found {shown(bounds)}, wanted a pair (lower, upper)") from None
     sides = []
     for name, side, none in (("lower", lower, -math.inf), ("upper", upper, math.inf)):
         array = _floats(f"bounds ({name})", none if side is None else side, "a number or one per coordinate")
@@ -108,31 +133,59 @@ def check_population_size(population_size: Any, d: int, mirrored: bool) -> int:
     if population_size is None:
         default = 4 + int(3 * math.log(d))
         return default + default % 2
-    if isinstance(population_size, bool) or not isinstance(population_size, (int, np.integer)):
-        raise ArgumentError(f"population_size: found {population_size!r}, wanted a whole number")
+    _check_size(population_size)
     if mirrored and (population_size < 4 or population_size % 2):
         raise ArgumentError(
-            f"population_size: found {population_size}, wanted an even number of at least 4 "
+            f"population_size: found {shown(population_size)}, wanted an even number of at least 4 "
             "(points come in mirrored pairs)"
         )
     if population_size < 2:
-        raise ArgumentError(f"population_size: found {population_size}, wanted at least 2")
+        raise ArgumentError(f"population_size: found {shown(population_size)}, wanted at least 2")
     return int(population_size)
 
 
-def check_memory(matrices: int, d: int, method: str) -> None:
+def one_population_size(given: Any, in_settings: Any) -> Any:
+    """Of `population_size=` and the method's settings, whichever there is; they must not differ."""
+    for size in (given, in_settings):  # before they are compared: arrays are not equal or unequal
+        if size is not None:
+            _check_size(size)
+    if given is not None and in_settings is not None and given != in_settings:
+        raise ArgumentError(
+            f"population_size: found {shown(given)} here and {shown(in_settings)} in the method's settings; "
+            "wanted one of them"
+        )
+    return in_settings if given is None else given
+
+
+def _check_size(found: Any) -> None:
+    if isinstance(found, bool) or not isinstance(found, (int, np.integer)):
+        raise ArgumentError(f"population_size: found {shown(found)}, wanted a whole number")
+
+
+def check_memory(matrices: int, d: int, method: str, population_size: int = 0) -> None:
     """Refuse what cannot fit into this machine, and advise where it will be slow and large."""
-    needed = 8 * matrices * d * d
     try:
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not on this system
-        return
-    size = f"{needed / 1e9:.3g} GB for its matrices, of {there / 1e9:.3g} GB here"
+        there = MAX_WHOLE
+    # The points, a copy to hand out, and what Python needs for each.
+    points = population_size * (16 * d + 100)
+    if points > there:
+        raise ArgumentError(
+            f"population_size: found {shown(population_size)}, whose points need about {_gigabytes(points)}, "
+            f"of {_gigabytes(there)} here; wanted fewer"
+        )
+    needed = 8 * matrices * d * d
+    size = f"{_gigabytes(needed)} for its matrices, of {_gigabytes(there)} here"
     advice = f"{method} at d = {d} needs about {size}"
     if needed > there:
         raise ArgumentError(f"method: found {advice}; wanted one that fits, such as 'cr-fm-nes'")
     if needed > there / 4:
         warnings.warn(f"{advice}; 'cr-fm-nes' needs a few vectors only", RuntimeWarning, stacklevel=4)
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.3g} GB" if size < 1e300 else "endless GB"
 
 
 def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
@@ -143,8 +196,8 @@ def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
         entropy = np.random.SeedSequence().entropy
         assert isinstance(entropy, int)
         return np.random.default_rng(entropy), entropy
-    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or rng < 0:
-        raise ArgumentError(f"rng: found {rng!r}, wanted a whole number >= 0, a numpy Generator or None")
+    if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or not 0 <= rng < 2**4096:
+        raise ArgumentError(f"rng: found {shown(rng)}, wanted a whole number >= 0, a numpy Generator or None")
     return np.random.default_rng(int(rng)), int(rng)
 
 
@@ -154,11 +207,46 @@ def check_number(
     """A finite number above `above`, or None where that is allowed."""
     if found is None and optional:
         return None
-    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if is_number(found, whole=whole) and found > above:
+        return int(found) if whole else float(found)
     wanted = ("a whole number" if whole else "a number") + (f" above {above:g}" if above > -math.inf else "")
-    if isinstance(found, bool) or not isinstance(found, kinds) or not above < found < math.inf:
-        raise ArgumentError(f"{argument}: found {found!r}, wanted {wanted}{' or None' if optional else ''}")
-    return int(found) if whole else float(found)
+    if isinstance(found, (int, np.integer)) and abs(int(found)) > MAX_WHOLE:
+        wanted += f" and below {'2**63' if whole else '1.8e308'}"
+    raise ArgumentError(f"{argument}: found {shown(found)}, wanted {wanted}{' or None' if optional else ''}")
+
+
+def is_number(found: Any, *, whole: bool = False) -> bool:
+    """A finite number that a float can hold, or a whole one of at most 64 bits; True and False are none."""
+    if isinstance(found, bool) or not isinstance(found, (int, float, np.integer, np.floating)):
+        return False
+    if whole:
+        return isinstance(found, (int, np.integer)) and abs(int(found)) <= MAX_WHOLE
+    try:
+        return math.isfinite(float(found))
+    except OverflowError:  # an integer beyond float64
+        return False
+
+
+def check_count(argument: str, found: Any, least: int) -> None:
+    if not is_number(found, whole=True) or found < least:
+        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a whole number of at least {least}")
+
+
+def check_flag(argument: str, found: Any) -> None:
+    """True or False; 0 and 1 pass for them."""
+    if not isinstance(found, (int, np.integer, np.bool_)) or found not in (0, 1):
+        raise ArgumentError(f"{argument}: found {shown(found)}, wanted True or False")
+
+
+def check_path(argument: str, found: Any) -> str:
+    """A path that the system can be asked about; whether anything is there does not matter here."""
+    try:
+        path = os.fspath(found)
+        if isinstance(path, str) and b"\0" not in os.fsencode(path):
+            return path
+    except Exception:  # not a path, or one that cannot be written in the system's encoding
+        pass
+    raise ArgumentError(f"{argument}: found {shown(found)}, wanted a path")
 
 
 P = ParamSpec("P")
@@ -186,7 +274,7 @@ def names_options(function: Callable[P, R]) -> Callable[P, R]:
 
 def check_callback(callback: Any) -> None:
     if callback is not None and not callable(callback):
-        raise ArgumentError(f"callback: found {callback!r}, wanted a function of one View, or None")
+        raise ArgumentError(f"callback: found {shown(callback)}, wanted a function of one View, or None")
 
 
 def _floats(argument: str, found: Any, wanted: str) -> NDArray[np.float64]:
@@ -196,5 +284,5 @@ def _floats(argument: str, found: Any, wanted: str) -> NDArray[np.float64]:
         if array.dtype.kind not in "fiu":
             raise TypeError
         return array.astype(np.float64)
-    except (TypeError, ValueError):
-        raise ArgumentError(f"{argument}: found {found!r}, wanted {wanted}") from None
+    except Exception:  # an object of the user's own may raise anything
+        raise ArgumentError(f"{argument}: found {shown(found)}, wanted {wanted}") from None

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 import fmnes
 from fmnes.cli import output, runs
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
+from fmnes.strategies import METHODS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,7 +39,7 @@ def root(
 @app.command()
 def demo(
     seed: Annotated[int, typer.Option(help="Another seed gives another run.")] = 1,
-    method: Annotated[str, typer.Option(help="fm-nes, dx-nes-ic, xnes or cma-es.")] = "fm-nes",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "fm-nes",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
     ] = False,
@@ -51,8 +51,7 @@ def demo(
         "Where a species dies out or the integration blows up there is no value: the evaluation fails.\n"
     )
     budget = 20_000
-    # Progress goes to stderr: what is asked for with --json stays alone on stdout.
-    with LiveDisplay(Console(stderr=True), budget) as display:
+    with LiveDisplay(budget) as display:
         result = fmnes.minimize(
             predator_prey.misfit,
             predator_prey.START,
@@ -69,12 +68,11 @@ def demo(
         values = None if result.x is None else result.x.tolist()
         typer.echo(json.dumps(output.as_json(result, predator_prey.NAMES, values)))
         return
-    table = Table("parameter", "found", "true", title=None)
     found = result.x if result.x is not None else [float("nan")] * 4
-    for name, value, true in zip(predator_prey.NAMES, found, predator_prey.TRUE_RATES, strict=True):
-        table.add_row(name, f"{value:.6f}", f"{true:g}")
+    rates = zip(predator_prey.NAMES, found, predator_prey.TRUE_RATES, strict=True)
+    rows = [(name, f"{value:.6f}", f"{true:g}") for name, value, true in rates]
     console.print()
-    console.print(table)
+    console.print(output.table(("parameter", "found", "true"), rows))
     output.show_ending(console, result)
 
 

@@ -18,12 +18,15 @@ Nothing in a problem file is run as code; the program is started without a shell
 from __future__ import annotations
 
 import math
+import os
 import re
+import stat
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.command import Command
 
@@ -45,6 +48,11 @@ RUN = (
     "run_dir",
 )
 PROGRAM = ("lost_exit_codes", "success_exit_codes", "keep", "max_kept", "directory")
+#: A problem of a hundred thousand parameters has less.
+MAX_BYTES = 8 * 2**20
+#: Dots in one line besides strings and comments; a key of very many parts would take all memory to read.
+MAX_DOTS = 50
+_STRING_OR_COMMENT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 
 
 @dataclass(frozen=True)
@@ -60,11 +68,12 @@ class Parameter:
 
     def __post_init__(self) -> None:
         if self.scale not in ("linear", "log"):
-            raise ArgumentError(f"{self.name}: found scale {self.scale!r}, wanted 'linear' or 'log'")
+            raise ArgumentError(f"{self.name}: found scale {shown(self.scale)}, wanted 'linear' or 'log'")
         for key in ("start", "step", "lower", "upper"):
             value = getattr(self, key)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-                raise ArgumentError(f"{self.name}: found {key} = {value!r}, wanted a number")
+            endless = key in ("lower", "upper") and value in (-math.inf, math.inf)
+            if not endless and not is_number(value):
+                raise ArgumentError(f"{self.name}: found {key} = {shown(value)}, wanted a number")
         if self.scale == "log":
             if not self.start > 0 or -math.inf < self.lower < 0:
                 raise ArgumentError(
@@ -128,18 +137,18 @@ def make_problem(
 
 
 def read_problem(path: Path) -> ProblemFile:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{path}: cannot be read ({error})") from None
+    text = _read_text(path)
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MAX_DOTS and _STRING_OR_COMMENT.sub("", line).count(".") > MAX_DOTS:
+            raise ArgumentError(f"{path}, line {number}: found more than {MAX_DOTS} dots, wanted TOML")
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # not TOML, a number of too many digits, too deeply nested
         raise ArgumentError(f"{path}: found {error}, wanted TOML") from None
 
     def check(table: Any, known: tuple[str, ...], where: str) -> dict[str, Any]:
         if not isinstance(table, dict):
-            raise ArgumentError(f"{path}: found {where or 'the file'} = {table!r}, wanted a table")
+            raise ArgumentError(f"{path}: found {where or 'the file'} = {shown(table)}, wanted a table")
         for key in table:
             if key not in known:
                 inside = f" in [{where}]" if where else ""
@@ -158,7 +167,9 @@ def read_problem(path: Path) -> ProblemFile:
     program = check(data.get("program", {}), PROGRAM, "program")
     tables = data.get("parameters", {})
     if not isinstance(tables, dict):
-        raise ArgumentError(f"{path}: found parameters = {tables!r}, wanted tables such as [parameters.k]")
+        raise ArgumentError(
+            f"{path}: found parameters = {shown(tables)}, wanted tables such as [parameters.k]"
+        )
     for name, table in tables.items():
         check(table, PARAMETER, f"parameters.{name}")
         missing = [key for key in ("start", "step") if key not in table]
@@ -172,6 +183,24 @@ def read_problem(path: Path) -> ProblemFile:
         return make_problem(data["command"], parameters, run, program, path.resolve().parent)
     except ArgumentError as error:
         raise ArgumentError(f"{path}: {error}") from None
+
+
+def _read_text(path: Path) -> str:
+    """The file's text; what is no plain file, or far too large for a problem file, is not even begun."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for ever
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ArgumentError(f"{path}: found something else than a plain file, wanted a problem file")
+            with open(descriptor, "rb", closefd=False) as file:
+                text = file.read(MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
+        if len(text) > MAX_BYTES:
+            raise ArgumentError(f"{path}: found more than {MAX_BYTES} bytes, wanted a problem file")
+        return text.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"{path}: cannot be read ({error})") from None
 
 
 def parse_parameter(text: str) -> Parameter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,14 +12,16 @@ import typer
 from rich.console import Console
 
 import fmnes
+from fmnes.arguments import check_number, check_path
 from fmnes.cli import output, templates
 from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
-from fmnes.errors import ArgumentError
+from fmnes.cli.reading import command_of, objective_of, read_run
+from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.programs.command import Command
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
-from fmnes.run.settings import command_from
 from fmnes.storage.directory import RunDirectory
+from fmnes.strategies import METHODS
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 MaxEvaluations = Annotated[int | None, typer.Option(help="Evaluations in all.")]
@@ -34,15 +37,20 @@ def init(
 ) -> None:
     """Write a commented problem file and a small failing simulator beside it, ready to run."""
     problem, simulator = folder / "problem.toml", folder / "simulate.py"
-    for path in (problem, simulator):
-        if path.exists():
-            raise ArgumentError(f"{path}: found it there already, wanted to write it; choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    problem.write_text(
-        templates.PROBLEM.replace("PYTHON", json.dumps(sys.executable)[1:-1]), encoding="utf-8"
-    )
-    simulator.write_text(templates.SIMULATOR, encoding="utf-8")
-    typer.echo(f"wrote {problem} and {simulator}; now run:  fmnes minimize {problem}")
+    try:
+        for path in (problem, simulator):
+            if os.path.lexists(path):
+                raise ArgumentError(
+                    f"{path}: found it there already, wanted to write it; choose another folder"
+                )
+        folder.mkdir(parents=True, exist_ok=True)
+        python = json.dumps(sys.executable)[1:-1]
+        problem.write_text(templates.PROBLEM.replace("PYTHON", python), encoding="utf-8")
+        simulator.write_text(templates.SIMULATOR, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"{folder}: the files cannot be written there ({error})") from None
+    run = f"fmnes minimize {output.as_argument(problem)}"
+    output.say(Console(), f"wrote {problem} and {simulator}; now run:  {run}")
 
 
 def minimize(
@@ -66,7 +74,7 @@ def minimize(
     workers: Workers = None,
     timeout: Timeout = None,
     retries: Retries = None,
-    method: Annotated[str | None, typer.Option(help="fm-nes, dx-nes-ic, xnes or cma-es.")] = None,
+    method: Annotated[str | None, typer.Option(help=f"One of {', '.join(METHODS)}.")] = None,
     population_size: Annotated[int | None, typer.Option(help="Points per generation.")] = None,
     restarts: Annotated[int | None, typer.Option(help="Further runs with twice the population.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same run.")] = None,
@@ -88,9 +96,9 @@ def minimize(
     }
     options = {**problem.run, **{name: value for name, value in flags.items() if value is not None}}
     if "seed" in options:
-        options["rng"] = options.pop("seed")
-    kept = run_dir or Path(options.pop("run_dir", folder))
-    options.pop("run_dir", None)
+        options["rng"] = check_number("seed", options.pop("seed"), above=-1, whole=True, optional=False)
+    in_file = check_path("run_dir", options.pop("run_dir", folder))
+    kept = run_dir or Path(in_file)
 
     def run(**more: Any) -> Result:
         return fmnes.minimize(problem.command, **problem.start, **options, run_dir=kept, **more)
@@ -118,42 +126,28 @@ def resume(
 
 def show(run: Annotated[Path, typer.Argument(help="The run directory.")], as_json: Json = False) -> None:
     """Show a run, also while it is running: its state, the best point, and what failed."""
-    with RunDirectory.open(run, read_only=True) as directory:
-        summary, ended, user = directory.log.summary(), directory.result, directory.in_use_by
-        objective = directory.config["objective"]
-    state = f"running ({user})" if user else ended["stop_reason"] if ended else "stopped; resume it"
-    best = summary.best
-    x = best.x if best else None
-    values = (
-        None
-        if x is None
-        else (command_from(objective).values(x.tolist()) if objective["kind"] == "command" else x.tolist())
-    )
-    names = objective.get("names") or [f"x{i}" for i in range(0 if values is None else len(values))]
-    failed = summary.reasons["infeasible"]
+    found = read_run(run)
     if as_json:
         report = {
-            "state": state,
-            "message": ended["message"] if ended else None,
-            "evaluations": summary.evaluations,
-            "statuses": summary.statuses,
-            "failures": failed,
-            "lost": summary.reasons["lost"],
-            "fun": best.outcome.value if best else None,
-            "parameters": output.named(names, values),
+            "state": found.state,
+            "message": found.message,
+            "evaluations": found.summary.evaluations,
+            "statuses": found.summary.statuses,
+            "failures": found.summary.reasons["infeasible"],
+            "lost": found.summary.reasons["lost"],
+            "fun": found.fun,
+            "parameters": output.named(found.names, found.values),
+            "note": found.note,
         }
         typer.echo(json.dumps(report))
         return
     console = Console()
-    console.print(
-        f"[bold]{state}[/]" + (f": {ended['message']}" if ended and not user else ""), highlight=False
-    )
-    output.show_point(console, names, values, best.outcome.value if best else float("nan"))
-    output.show_failures(
-        console, summary.evaluations, summary.statuses.get("infeasible", 0), list(failed.items())
-    )
-    for reason, count in summary.reasons["lost"].items():
-        console.print(f"  {count:6d} × lost: {reason}", highlight=False, markup=False)
+    output.say(console, f": {found.message}" if found.message else "", bold=found.state)
+    output.show_point(console, found.names, found.values, found.fun, found.note or "")
+    summary = found.summary
+    failed = list(summary.reasons["infeasible"].items())
+    output.show_failures(console, summary.evaluations, summary.statuses.get("infeasible", 0), failed)
+    output.show_reasons(console, list(summary.reasons["lost"].items()), prefix="lost: ")
 
 
 def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
@@ -163,32 +157,42 @@ def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
             raise ArgumentError("param: found together with a problem file, wanted one of them")
         path = Path(words[0])
         return read_problem(path), path.with_suffix(".run")
+    if len(words) == 1 and not params:
+        raise ArgumentError(
+            f"{words[0]}: found neither a problem file, whose name ends in .toml, nor --param for a program; "
+            "wanted one of them"
+        )
     parameters = [parse_parameter(text) for text in params]
     return make_problem(words, parameters, {}), Path(Path(words[0]).stem + ".run")
 
 
 def _run(run: Any, command: Command, kept: Path, max_evaluations: int | None, as_json: bool) -> None:
     """Run with a live display, then show the result; the exit code says how it ended."""
-    with LiveDisplay(Console(stderr=True), max_evaluations) as display:
+    with LiveDisplay(max_evaluations) as display:
         result = run(callback=display.update)
+    d = len(result.x_mean)
+    for found in (command.names, command.scales):
+        if found is not None and len(found) != d:
+            raise RunError(f"{kept}: found {len(found)} names or scales, wanted {d} as its points have")
     values = None if result.x is None else command.values(result.x.tolist())
-    names = command.names or [f"x{i}" for i in range(len(result.x_mean))]
+    names = command.names or [f"x{i}" for i in range(d)]
     if as_json:
         typer.echo(json.dumps(output.as_json(result, names, values)))
     else:
         console = Console()
         output.show_point(console, names, values, result.fun)
         output.show_ending(console, result)
-        typer.echo(f"kept in {kept}; to go on:  fmnes resume {kept} --max-evaluations N")
+        go_on = f"fmnes resume {output.as_argument(kept)} --max-evaluations N"
+        output.say(console, f"kept in {kept}; to go on:  {go_on}")
     raise typer.Exit(output.exit_code(result))
 
 
 def _command(run: Path) -> Command:
     with RunDirectory.open(run, read_only=True) as directory:
-        objective = directory.config["objective"]
-    if objective["kind"] != "command":
-        raise ArgumentError(
-            f"{run}: found a run of the Python function {objective['name']!r}, wanted one of a program; "
-            "go on with it from Python: fmnes.resume(run_dir, fun)"
-        )
-    return command_from(objective)
+        objective = objective_of(directory)
+    if objective["kind"] == "command":
+        return command_of(run, objective)
+    raise ArgumentError(
+        f"{run}: found a run of the Python function {objective['name']!r}, wanted one of a program; "
+        "go on with it from Python: fmnes.resume(run_dir, fun)"
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Protocol
 
+from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
@@ -73,7 +74,7 @@ def choose_evaluator(
 
         return Retried(CommandEvaluator(command, workers, kept_in), retries)
     if not callable(fun):
-        raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point, or a Command")
+        raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point, or a Command")
     if executor is not None:
         if workers != 1 or vectorized:
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")

@@ -15,6 +15,7 @@ from concurrent.futures import Future, as_completed
 from contextlib import suppress
 from typing import Any, Literal
 
+from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Task
 from fmnes.outcome import Outcome, call, lost
@@ -28,9 +29,9 @@ class ExecutorEvaluator:
 
     def __init__(self, fun: Callable[[Any], Any], executor: Any, *, timeout: float | None = None) -> None:
         if not callable(fun):
-            raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point")
+            raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point")
         if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
-            raise ArgumentError(f"executor: found {executor!r}, wanted an object with a submit method")
+            raise ArgumentError(f"executor: found {shown(executor)}, wanted an object with a submit method")
         if timeout is not None:
             raise ArgumentError(
                 f"timeout: found {timeout!r} together with executor; an executor cannot be made to kill an "

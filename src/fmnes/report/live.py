@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
+from typing import IO, cast
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from fmnes.report.progress import Progress
+from fmnes.report.terminal import QuietStream
 from fmnes.result import View
 
 
 class LiveDisplay:
-    """A context manager; `update` is a callback for `fmnes.minimize`."""
+    """On stderr, which it leaves alone once that cannot be written: what is asked for with --json stays alone
+    on stdout. A context manager; `update` is a callback for `fmnes.minimize`."""
 
-    def __init__(self, console: Console, max_evaluations: int | None = None) -> None:
+    def __init__(self, max_evaluations: int | None = None) -> None:
         self._max_evaluations = max_evaluations
         self._started = time.monotonic()
         self._view: View | None = None
+        stream = QuietStream(sys.stderr)
+        console = Console(file=cast(IO[str], stream))
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._lines = None if self._live else Progress(console.file)
+        self._lines = None if self._live else Progress(stream)
         self._shown = 0.0
 
     def __enter__(self) -> LiveDisplay:

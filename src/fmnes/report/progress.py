@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import IO
 
+from fmnes.report.terminal import QuietStream
 from fmnes.result import View
 
 
@@ -19,8 +21,10 @@ def describe(view: View, seconds: float) -> str:
 
 
 class Progress:
-    def __init__(self, stream: IO[str] | None = None) -> None:
-        self._stream = stream or sys.stderr
+    """Where the stream cannot be written it is silent: a run does not end with its display."""
+
+    def __init__(self, stream: IO[str] | QuietStream | None = None) -> None:
+        self._stream = QuietStream(stream or sys.stderr)
         self._live = self._stream.isatty()
         self._every = 0.1 if self._live else 5.0
         self._started = self._shown = time.monotonic()
@@ -37,12 +41,20 @@ class Progress:
         self._write(describe(view, time.monotonic() - self._started))
         if self._live:
             self._stream.write("\n")
-        self._stream.flush()
 
     def _write(self, line: str) -> None:
-        if self._live:
-            self._stream.write("\r" + line.ljust(self._width))
-            self._width = len(line)
-        else:
+        if not self._live:
             self._stream.write(line + "\n")
-        self._stream.flush()
+            return
+        columns = self._columns()
+        line = line[:columns]
+        self._stream.write("\r" + line.ljust(min(self._width, columns)))
+        self._width = len(line)
+
+    def _columns(self) -> int:
+        """What fits: a line that wraps could not be rewritten."""
+        try:
+            columns = os.get_terminal_size(self._stream.fileno()).columns
+        except Exception:  # a stream without a file, or with one that is no terminal
+            columns = 0
+        return (columns or 80) - 1

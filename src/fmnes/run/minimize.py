@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_callback, names_options
+from fmnes.arguments import check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError
 from fmnes.result import Result, View
 from fmnes.run.session import run_session
@@ -82,6 +82,10 @@ def minimize(
         progress: show a progress line on stderr.
     """
     check_callback(callback)
+    check_flag("vectorized", vectorized)
+    check_flag("progress", progress)
+    if run_dir is not None:
+        check_path("run_dir", run_dir)
     settings = Settings(
         max_evaluations=max_evaluations,
         max_seconds=max_seconds,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.arguments import check_callback, names_options
+from fmnes.arguments import check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.outcome import Outcome
@@ -57,6 +57,8 @@ def resume(
     fun: the objective, the same as before. A `fmnes.Command` need not be given: the directory remembers it.
     """
     check_callback(callback)
+    check_flag("progress", progress)
+    check_path("run_dir", run_dir)
     given = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "workers": workers}
     given |= {"timeout": timeout, "retries": retries, "target": target}
     changes = {name: value for name, value in given.items() if value is not _UNCHANGED}

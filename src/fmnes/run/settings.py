@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fmnes.arguments import check_number
-from fmnes.errors import ArgumentError
+from fmnes.arguments import check_count, check_number, is_number
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
 from fmnes.strategies.checks import check_choice
@@ -36,15 +35,9 @@ class Settings:
         check_number("max_seconds", self.max_seconds, above=0)
         check_number("timeout", self.timeout, above=0)
         for name in ("retries", "restarts", "workers"):
-            least = 1 if name == "workers" else 0
             value = getattr(self, name)
-            cores = name == "workers" and type(value) is int and value == -1
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, np.integer))
-                or not (value >= least or cores)
-            ):
-                raise ArgumentError(f"{name}: found {value!r}, wanted a whole number of at least {least}")
+            if not (name == "workers" and is_number(value, whole=True) and value == -1):  # one for each core
+                check_count(name, value, 1 if name == "workers" else 0)
 
     def evaluator(self, fun: Any, executor: Any, d: int) -> Evaluator:
         return choose_evaluator(

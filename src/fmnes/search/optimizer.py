@@ -14,13 +14,15 @@ from fmnes.arguments import (
     check_bounds,
     check_memory,
     check_number,
+    check_path,
     check_population_size,
     check_rng,
     check_sigma0,
     check_x0,
     names_options,
+    one_population_size,
 )
-from fmnes.errors import ArgumentError, UsageError
+from fmnes.errors import UsageError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
 from fmnes.search import checkpoint
 from fmnes.search.slots import Generation, read_values
@@ -57,19 +59,12 @@ class Optimizer:
         ftol: float | None = 1e-12,
     ) -> None:
         x0 = check_x0(x0)
-        self._x0, self._steps0 = x0, np.array(sigma0)
         self.strategy, self._max_redraws = resolve(method)
-        wanted = self.strategy.population_size
-        if None not in (wanted, population_size) and wanted != population_size:
-            raise ArgumentError(
-                f"population_size: found {population_size} here and {wanted} in the method's settings; "
-                "wanted one of them"
-            )
-        self.population_size = check_population_size(
-            wanted if population_size is None else population_size, len(x0), self.strategy.mirrored
-        )
-        check_memory(self.strategy.matrices, len(x0), self.strategy.name)
+        wanted = one_population_size(population_size, self.strategy.population_size)
+        self.population_size = check_population_size(wanted, len(x0), self.strategy.mirrored)
+        check_memory(self.strategy.matrices, len(x0), self.strategy.name, self.population_size)
         self._sigma0, self._scale = check_sigma0(sigma0, x0)
+        self._x0, self._steps0 = x0, np.array(sigma0)
         self.bounds = check_bounds(bounds, x0)
         self.target = check_number("target", target)
         self.max_evaluations = check_number("max_evaluations", max_evaluations, above=0, whole=True)
@@ -316,12 +311,12 @@ class Optimizer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically; an unfinished generation and the random state too."""
-        checkpoint.save(self, path)
+        checkpoint.save(self, check_path("path", path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Optimizer:
         """The optimizer that `save` wrote; it goes on as if it had never stopped. Runs no code."""
-        return checkpoint.load(cls, path)
+        return checkpoint.load(cls, check_path("path", path))
 
 
 def _feasible_values(f: NDArray[np.float64]) -> list[float]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.strategies.base import Shape, Strategy
 from fmnes.strategies.checks import check_positive_int
@@ -37,8 +38,10 @@ class Resampling:
     max_redraws: int = MAX_REDRAWS
 
     def __post_init__(self) -> None:
-        if not hasattr(self.strategy, "update"):
-            raise ArgumentError(f"strategy: found {self.strategy!r}, wanted settings such as fmnes.XNES()")
+        if not _is_strategy(self.strategy):
+            raise ArgumentError(
+                f"strategy: found {shown(self.strategy)}, wanted settings such as fmnes.XNES()"
+            )
         if self.strategy.mirrored:
             raise ArgumentError(
                 f"Resampling: found {self.strategy.name!r}, whose points come in mirrored pairs that a new "
@@ -56,12 +59,12 @@ def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:
             listed = ", ".join(repr(name) for name in METHODS)
             hint = nearest(method, METHODS)
             raise ArgumentError(
-                f"method: found {method!r}, wanted one of {listed} or settings such as FMNES(){hint}"
+                f"method: found {shown(method)}, wanted one of {listed} or settings such as FMNES(){hint}"
             )
         return METHODS[method](), None
-    if not hasattr(method, "update") or isinstance(method, type):
+    if not _is_strategy(method):
         raise ArgumentError(
-            f"method: found {method!r}, wanted a name such as 'fm-nes' or settings such as FMNES()"
+            f"method: found {shown(method)}, wanted a name such as 'fm-nes' or settings such as FMNES()"
         )
     return method, None
 
@@ -70,6 +73,13 @@ def is_known(strategy: Strategy) -> bool:
     """Whether it is one of ours, which a saved file can name, and not a strategy of the user's own."""
     known = METHODS.get(strategy.name)
     return known is not None and type(strategy) is type(known())
+
+
+def _is_strategy(found: Any) -> bool:
+    """Has it all that a search needs? A dictionary has an `update`, too."""
+    if isinstance(found, type) or not all(hasattr(found, name) for name in ("name", "mirrored", "matrices")):
+        return False
+    return all(callable(getattr(found, name, None)) for name in ("init", "sample", "update", "shape"))
 
 
 __all__ = [

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.arguments import names_options
+from fmnes.arguments import is_number, names_options, shown
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
 from fmnes.steps.columns import (
@@ -113,9 +113,9 @@ class CRFMNES:
     max_change: float | None = 0.7
 
     def __post_init__(self) -> None:
-        if self.max_change is not None and not 0 < self.max_change < 1:
+        if self.max_change is not None and not (is_number(self.max_change) and 0 < self.max_change < 1):
             raise ArgumentError(
-                f"max_change: found {self.max_change!r}, wanted a number between 0 and 1, or None"
+                f"max_change: found {shown(self.max_change)}, wanted a number between 0 and 1, or None"
             )
 
     @property

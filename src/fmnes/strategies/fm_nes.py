@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_number, names_options
+from fmnes.arguments import check_number, names_options, shown
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
 from fmnes.steps.axes import Axes, decomposed, turned
@@ -100,7 +100,7 @@ class FMNES(EqualByContent):
         check_positive_int("refresh", self.refresh)
         check_number("ridge_threshold", self.ridge_threshold, above=1, optional=False)
         if not isinstance(self.reset, bool):
-            raise ArgumentError(f"reset: found {self.reset!r}, wanted True or False")
+            raise ArgumentError(f"reset: found {shown(self.reset)}, wanted True or False")
         if self.B0 is not None:
             object.__setattr__(self, "B0", own_matrix("B0", self.B0))
 

@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_number
+from fmnes.arguments import check_number, check_path, shown
 from fmnes.errors import ArgumentError, Infeasible, Lost, nearest
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.answer import find_answer, printable
@@ -81,9 +81,10 @@ class Command:
         settle("scales", None if self.scales is None else _strings("scales", self.scales))
         settle("timeout", check_number("timeout", self.timeout, above=0))
         settle("max_kept", check_number("max_kept", self.max_kept, above=-1, whole=True) or 0)
-        settle("here", os.path.abspath(self.here or "."))
-        settle("directory", None if self.directory is None else os.path.abspath(self.directory))
-        settle("environment", dict(self.environment or {}))
+        settle("here", os.path.abspath(check_path("here", "." if self.here is None else self.here)))
+        if self.directory is not None:
+            settle("directory", os.path.abspath(check_path("directory", self.directory)))
+        settle("environment", {} if self.environment is None else _dict("environment", self.environment))
         settle("lost_exit_codes", _codes("lost_exit_codes", self.lost_exit_codes))
         settle("success_exit_codes", _codes("success_exit_codes", self.success_exit_codes))
         for name, value in (self.environment or {}).items():
@@ -94,8 +95,8 @@ class Command:
             raise ArgumentError(f"names: found {names}, wanted one for each; params, results, here are taken")
         if set(self.scales or ()) - {"linear", "log"}:
             raise ArgumentError(f"scales: found {self.scales}, wanted 'linear' or 'log' for each coordinate")
-        if self.keep not in ("failed", "all", "none"):
-            raise ArgumentError(f"keep: found {self.keep!r}, wanted 'failed', 'all' or 'none'")
+        if not isinstance(self.keep, str) or self.keep not in ("failed", "all", "none"):
+            raise ArgumentError(f"keep: found {shown(self.keep)}, wanted 'failed', 'all' or 'none'")
         both = set(self.lost_exit_codes) & set(self.success_exit_codes)
         if both:
             raise ArgumentError(f"lost_exit_codes: found {both}, which are success_exit_codes as well")
@@ -182,6 +183,8 @@ class Command:
         """argv for one point."""
         if self.names is not None and len(x) != len(self.names):
             raise ArgumentError(f"names: found {len(self.names)} for a point of {len(x)} coordinates")
+        if self.scales is not None and len(x) != len(self.scales):
+            raise ArgumentError(f"scales: found {len(self.scales)} for a point of {len(x)} coordinates")
 
         def value(name: str) -> str:
             if name == "here":
@@ -267,21 +270,28 @@ def _strings(argument: str, found: Any) -> tuple[str, ...]:
         )
     try:
         strings = tuple(os.fspath(element) for element in found)
-    except TypeError:
-        raise ArgumentError(f"{argument}: found {found!r}, wanted a list of strings") from None
+    except Exception:  # of the user's own class it may be anything
+        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a list of strings") from None
     for element in strings:
         if not isinstance(element, str) or "\0" in element or (not element and argument != "argv"):
-            raise ArgumentError(f"{argument}: found {element!r}, wanted text")
+            raise ArgumentError(f"{argument}: found {shown(element)}, wanted text")
     return strings
+
+
+def _dict(argument: str, found: Any) -> dict[Any, Any]:
+    try:
+        return dict(found)
+    except Exception:
+        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a dictionary") from None
 
 
 def _codes(argument: str, found: Any) -> tuple[int, ...]:
     try:
         codes = tuple(found)
-    except TypeError:
+    except Exception:
         codes = (None,)
     if any(type(code) is not int or not 0 <= code <= 255 for code in codes):
-        raise ArgumentError(f"{argument}: found {found!r}, wanted a list of exit codes from 0 to 255")
+        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a list of exit codes from 0 to 255")
     return codes
 
 
