@@ -22,7 +22,6 @@ from fmnes import (
     StopReason,
     UsageError,
 )
-from fmnes.search.checkpoint import dump
 
 METHODS: dict[str, Any] = {
     "fm-nes": FMNES(),
@@ -42,7 +41,7 @@ def sphere(X: np.ndarray) -> np.ndarray:
 
 def snapshot(opt: Optimizer) -> tuple[Any, dict[str, bytes]]:
     """All that `save` would write."""
-    metadata, arrays = dump(opt)
+    metadata, arrays = opt.dump()
     return metadata, {name: np.asarray(array).tobytes() for name, array in arrays.items()}
 
 
@@ -114,10 +113,10 @@ def test_a_lost_point_is_never_ranked() -> None:
     X = opt.ask()
     opt.tell([*sphere(X)[:-1], LOST])
     assert opt.generation == 0 and opt.n_infeasible == 0
-    assert opt._state.unconstrained
+    assert opt._distribution.state.unconstrained
     opt.tell(sphere(opt.ask()))
     assert opt.generation == 1 and opt.n_infeasible == 0
-    assert opt._state.unconstrained
+    assert opt._distribution.state.unconstrained
 
 
 def test_the_names_of_the_asked_points() -> None:
@@ -227,7 +226,7 @@ def test_every_failed_value_counts_as_failed(failed: Any) -> None:
     opt.tell([5.0, failed, 3.0, failed])
     assert (opt.evaluations, opt.n_infeasible, opt.generation) == (4, 2, 1)
     assert opt.best.fun == 3.0 and opt.best.evaluation == 3
-    assert not opt._state.unconstrained
+    assert not opt._distribution.state.unconstrained
     assert opt.view().feasible_share == 0.5
     assert opt.view().generation_best == 3.0
 
@@ -315,12 +314,12 @@ def test_a_budget_that_cuts_a_generation_evaluates_its_first_points_and_makes_no
     opt = advance(Optimizer([1.0, 2.0], 0.5, max_evaluations=16, **start), 2)
     X = opt.ask()
     np.testing.assert_array_equal(X, plain.ask()[:4])
-    state = opt._state
+    state = opt._distribution.state
     assert opt.stop_reason is None
     opt.tell(sphere(X))
     assert opt.stop_reason is StopReason.MAX_EVALUATIONS
     assert (opt.evaluations, opt.generation) == (16, 2)
-    assert opt._state is state
+    assert opt._distribution.state is state
     assert "16" in opt.result().message
     # Advice only: the other two points are still there to be asked for.
     np.testing.assert_array_equal(opt.ask(), plain.ask()[4:])
@@ -330,7 +329,7 @@ def test_a_budget_that_cuts_a_generation_evaluates_its_first_points_and_makes_no
 
 
 def as_arrays(opt: Optimizer) -> dict[str, bytes]:
-    return {name: np.asarray(leaf).tobytes() for name, leaf in opt._state._asdict().items()}
+    return {name: np.asarray(leaf).tobytes() for name, leaf in opt._distribution.state._asdict().items()}
 
 
 def test_a_budget_that_ends_with_a_generation() -> None:
@@ -343,13 +342,13 @@ def test_a_budget_that_ends_with_a_generation() -> None:
 
 def test_the_target_is_counted_in_slot_order() -> None:
     opt = advance(Optimizer([1.0, 2.0], 0.5, rng=1, population_size=6, target=-5.0), 2)
-    X, state = opt.ask(), opt._state
+    X, state = opt.ask(), opt._distribution.state
     opt.tell([3.0, math.nan, -5.0, -9.0, math.nan, -7.0])
     assert opt.stop_reason is StopReason.TARGET
     assert (opt.evaluations, opt.generation, opt.n_infeasible) == (15, 2, 1)
     assert opt.best.fun == -5.0 and opt.best.evaluation == 15
     np.testing.assert_array_equal(opt.best.x, X[2])
-    assert opt._state is state
+    assert opt._distribution.state is state
     result = opt.result()
     assert result.success and result.nfev == 15 and result.fun == -5.0 and result.n_infeasible == 1
     np.testing.assert_array_equal(opt.ask(), X[3:])
@@ -504,7 +503,7 @@ def test_resampling_redraws_failed_points_until_they_succeed(inner: Any) -> None
     opt = Optimizer([0.0, 0.0], 1.0, rng=1, population_size=8, method=Resampling(inner))
     told = failed = 0
     while opt.generation < 10:
-        state = opt._state
+        state = opt._distribution.state
         X = opt.ask()
         f = np.where(X[:, 0] < 0.3, np.nan, sphere(X - 1))
         told += len(f)
@@ -513,7 +512,7 @@ def test_resampling_redraws_failed_points_until_they_succeed(inner: Any) -> None
         opt.tell(f)
         # A generation ends exactly when nothing that was told has failed, and then all of it is feasible.
         assert (opt.generation > generation) == np.isfinite(f).all()
-        assert (opt._state is state) == (opt.generation == generation)
+        assert (opt._distribution.state is state) == (opt.generation == generation)
         if opt.generation > generation:
             assert opt.view().feasible_share == 1.0
         else:

@@ -174,7 +174,7 @@ def names_options(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in known:
-                called = function.__qualname__.removesuffix(".__init__")
+                called = type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
                 wanted = ", ".join(name for name in known if name != "self")
                 raise ArgumentError(
                     f"{called}: found the option {name!r}, wanted one of {wanted}{nearest(name, known)}"

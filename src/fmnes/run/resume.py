@@ -17,7 +17,6 @@ from fmnes.outcome import Outcome
 from fmnes.result import Result, StopReason, View
 from fmnes.run.session import finish, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective
-from fmnes.search import checkpoint
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
 
@@ -107,7 +106,7 @@ def _has_ended(directory: RunDirectory) -> bool:
 def _optimizer(directory: RunDirectory, saved: Any, settings: Settings) -> Optimizer:
     metadata, arrays = saved
     try:
-        opt = checkpoint.restore(Optimizer, metadata, arrays)
+        opt = Optimizer.restore(metadata, arrays)
         spent = int(metadata["loop"]["evaluations"])
     except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise RunError(f"{directory.path}: found an unusable snapshot ({error})") from None

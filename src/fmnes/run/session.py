@@ -23,7 +23,6 @@ from fmnes.result import Best, Result, View
 from fmnes.run.loop import Loop
 from fmnes.run.replay import Remembering
 from fmnes.run.settings import Settings
-from fmnes.search import checkpoint
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
 
@@ -89,7 +88,7 @@ class Snapshots:
         if now - self._last < SNAPSHOT_SECONDS:
             return
         self._last = now
-        metadata, arrays = checkpoint.dump(loop.opt)
+        metadata, arrays = loop.opt.dump()
         totals = loop.totals
         metadata["loop"] = {
             "restarts": totals.restarts,

@@ -6,7 +6,6 @@ evaluations (the slot stays open), resampling (a failed slot gets a new draw) an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ArgumentError
-from fmnes.outcome import Outcome, from_return
+from fmnes.search.saved import Saved, count, finite, shaped
 
 Floats = NDArray[np.float64]
 
@@ -79,6 +77,23 @@ class Generation:
         self.z, self.x = _with(self.z, slots, z), _with(self.x, slots, x)
         self.redraws = _with(self.redraws, slots, self.redraws[slots] + 1)
 
+    def dump(self) -> Saved:
+        names = ("z", "x", "f", "open", "redraws")
+        return {"evaluated": self.evaluated}, {f"current.{name}": getattr(self, name) for name in names}
+
+    @classmethod
+    def restore(
+        cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], draws: int, lam: int, d: int
+    ) -> Generation:
+        return cls(
+            z=finite(arrays["current.z"], (draws, d)),
+            x=shaped(arrays["current.x"], (lam, d)),
+            f=shaped(arrays["current.f"], (lam,)),
+            open=shaped(arrays["current.open"], (lam,), kinds="b"),
+            redraws=shaped(arrays["current.redraws"], (lam,), kinds="i"),
+            evaluated=count(metadata["evaluated"]),
+        )
+
 
 class _Common(NamedTuple):
     """Arrays that every generation of one size begins with; read-only, because they are shared."""
@@ -103,42 +118,3 @@ def _with(array: NDArray[Any], slots: NDArray[np.intp], values: Any) -> NDArray[
     new = array.copy()
     new[slots] = values
     return new
-
-
-def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
-    """What a user told, as floats (NaN for failed), and a mask of lost ones, None if there are none. (n,)"""
-    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,):
-        return values.copy(), None  # as most users tell them
-    if isinstance(values, (str, bytes, Mapping, Set)):
-        raise ArgumentError(f"tell: found {type(values).__name__}, wanted a sequence of {n} values")
-    try:
-        array = np.asarray(values)
-    except ValueError:  # a ragged list: its bad element is named below
-        array = np.asarray(None)
-    if array.dtype.kind in "fiub":
-        if array.size != n or array.ndim not in (1, 2) or len(array) != n:
-            found = f"{array.size} values" if array.ndim == 1 else f"an array of shape {array.shape}"
-            raise _wrong_count(found, n)
-        return array.reshape(n).astype(np.float64), None
-    try:
-        items = list(values)
-    except TypeError:
-        raise ArgumentError(f"tell: found {values!r}, wanted a sequence of {n} values") from None
-    if len(items) != n:
-        raise _wrong_count(f"{len(items)} values", n)
-    outcomes = [_outcome(i, item) for i, item in enumerate(items)]
-    told = np.array([o.value if o.status == "value" else np.nan for o in outcomes])
-    return told, np.array([o.status == "lost" for o in outcomes])
-
-
-def _outcome(i: int, item: Any) -> Outcome:
-    try:
-        return from_return(item)
-    except TypeError as error:
-        raise ArgumentError(f"tell: value {i}: {error}") from None
-
-
-def _wrong_count(found: str, n: int) -> ArgumentError:
-    return ArgumentError(
-        f"tell: found {found}, wanted {n} values, one for each point that ask returned, in order"
-    )

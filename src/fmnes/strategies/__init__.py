@@ -66,6 +66,13 @@ def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:
     return method, None
 
 
+def is_known(method: Any) -> bool:
+    """Can a saved file bring it back? Not a strategy of the user's own, nor a subclass of one of ours."""
+    strategy = method.strategy if isinstance(method, Resampling) else method
+    make = METHODS.get(getattr(strategy, "name", ""))
+    return make is not None and type(make()) is type(strategy)
+
+
 __all__ = [
     "CMAES",
     "CRFMNES",
@@ -76,5 +83,6 @@ __all__ = [
     "Resampling",
     "Shape",
     "Strategy",
+    "is_known",
     "resolve",
 ]
