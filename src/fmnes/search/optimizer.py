@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import SnapshotError, UsageError
+from fmnes.arguments import check_number
+from fmnes.errors import ArgumentError, SnapshotError, UsageError
 from fmnes.result import Best
+from fmnes.search.points import Name, Point, mark_of, name_of
 from fmnes.search.search import Search
 from fmnes.search.slots import Generation
-from fmnes.search.values import read_values
+from fmnes.search.values import read_value, read_values
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
+
+_NOT_GIVEN: Any = object()
 
 
 class Optimizer(Search):
@@ -26,40 +30,128 @@ class Optimizer(Search):
 
     A failed evaluation is told as NaN, inf or None; one that was lost to the machine as `fmnes.LOST`, and its
     point is asked again. The arguments mean what they mean in `fmnes.minimize`.
+
+    Points may be asked for a few at a time and told one by one, in any order and in any process; the search
+    is the same.
+
+        for id, x in opt.ask(3):
+            opt.tell(id, f(x))
     """
 
-    def ask(self) -> NDArray[np.float64]:
+    @overload
+    def ask(self) -> NDArray[np.float64]: ...
+    @overload
+    def ask(self, n: int) -> list[Point]: ...
+    def ask(self, n: int | None = None) -> NDArray[np.float64] | list[Point]:
         """The points that still need a value, (n, d) and read-only; n ≤ λ.
 
         Near the end of `max_evaluations` only as many as the budget allows. No points at all are returned if
         a long row of generations fell outside the bounds entirely; `stop_reason` is NO_FEASIBLE then.
+
+        With a number: up to n of them that nobody has been given yet, each with an `id` and its `x`. An empty
+        list means that all are given out: tell some of their values first.
         """
-        current = self._current or self._sample()
-        while current.complete and self._recent.unevaluated < self._recent.patience:
-            self._update(current, [])
-            current = self._sample()
-        self._asked = current.open_slots()
-        if self.max_evaluations is not None:
-            left = self.max_evaluations - self.evaluations
-            if 0 < left < len(self._asked):
-                self._asked = self._asked[:left]
+        if n is not None:
+            return self._hand_out(check_number("n", n, above=0, whole=True, optional=False))
+        current, self._asked = self._wanted()
         x = current.points(self._asked)
         x.setflags(write=False)
         return x
 
-    def tell(self, values: Any) -> None:
-        """The values of the points that the last `ask` returned, in that order."""
+    @overload
+    def tell(self, values: Any) -> None: ...
+    @overload
+    def tell(self, id: str, value: Any, /) -> None: ...
+    def tell(self, values: Any, value: Any = _NOT_GIVEN) -> None:
+        """The values of the points that the last `ask` returned, in that order.
+
+        With an id and its value: of one point of `ask(n)`, in any order, also after `save` and `load`. A
+        second answer for a point, or one that comes when its generation is over, is ignored.
+        """
+        if value is not _NOT_GIVEN:
+            return self._tell_one(name_of(values), *read_value(value))
         if self._asked is None or self._current is None:
             raise UsageError("tell: found no open points; wanted ask() first, then one tell() for its points")
         current, slots = self._current, self._asked
         f, lost = read_values(values, len(slots))
+        if current.early is not None:  # some were told by their ids: all are counted together
+            self._asked = None
+            told = slice(None) if lost is None else ~lost
+            current.keep(slots[told], f[told])
+            return self._count_early(current)
         if self.target is not None and (hits := np.flatnonzero((f <= self.target) & np.isfinite(f))).size:
             # Counted in slot order up to the first hit; what else was evaluated beside it changes nothing.
             lost = np.zeros(len(f), dtype=bool) if lost is None else lost
             lost[hits[0] + 1 :] = True
         if lost is not None:
             f, slots = f[~lost], slots[~lost]
+        self._count(current, slots, f)
 
+    def _wanted(self) -> tuple[Generation, NDArray[np.intp]]:
+        """The generation in progress, and those of its slots that need a value and may have one."""
+        while True:
+            current = self._current or self._sample()
+            while current.complete and self._recent.unevaluated < self._recent.patience:
+                self._update(current, [])
+                current = self._sample()
+            slots = current.open_slots()
+            if self.max_evaluations is not None:
+                left = self.max_evaluations - self.evaluations
+                if 0 < left < len(slots):
+                    slots = slots[:left]
+            if current.early is None:
+                return current, slots
+            slots = slots[~current.early[slots]]
+            if len(slots) or not len(current.next_early()):
+                return current, slots
+            # All that could be told is, and waits behind a value that has reached the target. To ask for more
+            # is to go on nevertheless.
+            self._count_early(current, go_on=True)
+
+    def _hand_out(self, n: int) -> list[Point]:
+        if self._current is not None and self._current.complete:
+            self._update(self._current, [])  # nothing of it lay inside the bounds; asking again goes on
+        current, slots = self._wanted()
+        current.x.setflags(write=False)
+        return [Point(self._name(current, i).id, current.x[i]) for i in current.hand_out(slots, n)]
+
+    def _name(self, current: Generation, slot: int) -> Name:
+        redraw = int(current.redraws[slot])
+        return Name(self.restart, self.generation, slot, redraw, mark_of(current.x[slot]))
+
+    def _tell_one(self, name: Name, f: float, lost: bool) -> None:
+        if name[:2] < (self.restart, self.generation):
+            return  # an answer to a generation that is over
+        current = self._current or self._wanted()[0]  # drawn again, if it was saved before it was asked for
+        here = name[:2] == (self.restart, self.generation) and name.slot < len(current.f)
+        if here and name.redraw < current.redraws[name.slot]:
+            return
+        if not here or name != self._name(current, name.slot):
+            raise ArgumentError(
+                f"tell: found the id {name.id!r}, wanted one that ask(n) gave: this is of another search, or "
+                f"of a later generation than {self.generation}"
+            )
+        if not current.needs(name.slot):
+            return
+        if lost:
+            return current.take_back(name.slot)
+        current.keep(np.array([name.slot]), np.array([f]))
+        self._asked = None
+        self._count_early(current)
+
+    def _count_early(self, current: Generation, go_on: bool = False) -> None:
+        """Count what was told before its turn and whose turn has come, up to the first hit of the target."""
+        slots = current.next_early()
+        f = current.f[slots]
+        if self.target is not None and not go_on:
+            hits = np.flatnonzero((f <= self.target) & np.isfinite(f))
+            n = 0 if self.best.fun <= self.target else hits[0] + 1 if hits.size else len(f)
+            slots, f = slots[:n], f[:n]
+        if len(slots):
+            self._count(current, slots, f)
+
+    def _count(self, current: Generation, slots: NDArray[np.intp], f: NDArray[np.float64]) -> None:
+        """Take in the values of open slots, in this order; the last ones complete the generation."""
         self._asked = None
         feasible = self._record(current.points(slots), f)
         current.fill(slots, f)
@@ -115,7 +207,7 @@ class Optimizer(Search):
         self._recent.add(feasible, current.evaluated > 0)
         self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1
-        self._current = None
+        self._current = self._asked = None
 
     # -- saving -------------------------------------------------------------------------------------------
 

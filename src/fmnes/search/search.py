@@ -55,6 +55,8 @@ class Search:
         generator, self.seed = check_rng(rng)
         self._start = start
         self._distribution = Distribution(start, generator)
+        self.restart = 0
+        """Searches before this one, of which it is the `doubled` one; a part of its points' ids."""
         self.generation = 0
         """Complete generations so far."""
         self.evaluations = 0
@@ -151,7 +153,7 @@ class Search:
         limits = {**self._limits(), "max_evaluations": max_evaluations}
         opt = type(self)(**self._start.doubled().arguments(), **limits, rng=0)
         opt._distribution = Distribution(opt._start, self._distribution.rng)
-        opt.seed = None
+        opt.seed, opt.restart = None, self.restart + 1
         return opt
 
     def _limits(self) -> dict[str, Any]:
@@ -165,6 +167,7 @@ class Search:
             "kind": KIND,
             **self._limits(),
             "seed": None if self.seed is None else str(self.seed),
+            "restart": self.restart,
             "generation": self.generation,
             "evaluations": self.evaluations,
             "n_infeasible": self.n_infeasible,
@@ -208,6 +211,7 @@ class Search:
         opt.seed = None if metadata["seed"] is None else int(metadata["seed"])
         for name in ("generation", "evaluations", "n_infeasible"):
             setattr(opt, name, count(metadata[name]))
+        opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt.best = restore_best(metadata, arrays, d)
         if "current.z" in arrays:

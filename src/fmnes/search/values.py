@@ -37,7 +37,16 @@ def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
         raise _wrong_count(f"{len(items)} values", n)
     outcomes = [_outcome(i, item) for i, item in enumerate(items)]
     told = np.array([o.value if o.status == "value" else np.nan for o in outcomes])
-    return told, np.array([o.status == "lost" for o in outcomes])
+    return told, np.array([o.status == "lost" for o in outcomes], dtype=bool)
+
+
+def read_value(value: Any) -> tuple[float, bool]:
+    """The same for one value: as a float, and whether it was lost."""
+    try:
+        outcome = from_return(value)
+    except TypeError as error:
+        raise ArgumentError(f"tell: {error}") from None
+    return outcome.value if outcome.status == "value" else np.nan, outcome.status == "lost"
 
 
 def _outcome(i: int, item: Any) -> Outcome:
