@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from fmnes.errors import ArgumentError, nearest
 from fmnes.result import Vector
 
+#: The kinds of random generators that can be saved and loaded.
+BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 #: Steps as short as this leave no room to shrink before their squares underflow.
 MIN_SIGMA0 = 1e-130
 
@@ -136,9 +138,9 @@ def check_memory(matrices: int, d: int, method: str) -> None:
 
 
 def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
-    """The generator, and the seed that makes it again (None for a generator of the caller's)."""
+    """A generator of our own, and the seed that makes it again (None if the caller passed a generator)."""
     if isinstance(rng, np.random.Generator):
-        return rng, None
+        return _child(rng), None
     if rng is None:
         entropy = np.random.SeedSequence().entropy
         assert isinstance(entropy, int)
@@ -146,6 +148,19 @@ def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
     if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or rng < 0:
         raise ArgumentError(f"rng: found {rng!r}, wanted a whole number >= 0, a numpy Generator or None")
     return np.random.default_rng(int(rng)), int(rng)
+
+
+def _child(rng: np.random.Generator) -> np.random.Generator:
+    """A generator that nobody else draws from, so that a run does not depend on who shares the caller's.
+
+    Seeded with 256 bits of it rather than with `rng.spawn`, which looks at the seed and not at the state: one
+    that was jumped, or set to a state, has a seed that nobody knows and would give another run each time.
+    """
+    words = rng.integers(0, 2**32, size=8, dtype=np.uint32)
+    kind = type(rng.bit_generator)
+    if kind not in (getattr(np.random, name) for name in BIT_GENERATORS):
+        kind = np.random.PCG64  # of those that can be saved
+    return np.random.Generator(kind(np.random.SeedSequence(words.tolist())))
 
 
 def check_number(

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.arguments import BIT_GENERATORS
 from fmnes.errors import SnapshotError
 from fmnes.result import Best
 
 #: JSON data, and named arrays.
 Saved = tuple[dict[str, Any], dict[str, NDArray[Any]]]
-
-_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 
 
 def plain(value: Any) -> Any:
@@ -60,8 +59,8 @@ def restore_best(metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], d: i
 def restore_rng(state: dict[str, Any]) -> np.random.Generator:
     """From what `plain(rng.bit_generator.state)` gave."""
     name = state["bit_generator"]
-    if name not in _BIT_GENERATORS:
-        raise SnapshotError(f"random generator {name!r}, wanted one of {', '.join(_BIT_GENERATORS)}")
+    if name not in BIT_GENERATORS:
+        raise SnapshotError(f"random generator {name!r}, wanted one of {', '.join(BIT_GENERATORS)}")
     # NumPy trusts the position in its buffer and would read beyond it.
     position, length = (state["state"]["pos"], 624) if name == "MT19937" else (state.get("buffer_pos", 0), 4)
     if not 0 <= count(position) <= length:
