@@ -59,7 +59,7 @@ def evaluations(case: Case) -> float:
         problem.sigma0,
         method=METHODS[case.method](refresh=case.refresh),
         population_size=case.population_size,
-        rng=np.random.default_rng([case.seed, case.d, case.refresh or 0]),
+        rng=case.seed + (case.d << 32) + ((case.refresh or 0) << 64),
         target=1e-10,
         max_evaluations=5_000_000,
     )

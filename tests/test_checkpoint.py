@@ -18,8 +18,18 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import CMAES, DXNESIC, FMNES, LOST, XNES, ArgumentError, Optimizer, Resampling, SnapshotError
-from fmnes.search.checkpoint import dump
+from fmnes import (
+    CMAES,
+    DXNESIC,
+    FMNES,
+    LOST,
+    XNES,
+    ArgumentError,
+    Optimizer,
+    Resampling,
+    SnapshotError,
+    UsageError,
+)
 
 SHAPE = np.array([[2.0, 0.0, 0.0], [1.5, 0.5, 0.0], [-0.7, 0.2, 1.0]])
 METHODS: dict[str, Any] = {
@@ -45,7 +55,7 @@ def values(X: np.ndarray) -> np.ndarray:
 
 
 def contents(opt: Optimizer) -> tuple[Any, dict[str, bytes]]:
-    metadata, arrays = dump(opt)
+    metadata, arrays = opt.dump()
     return metadata, {name: np.asarray(array).tobytes() for name, array in arrays.items()}
 
 
@@ -126,7 +136,7 @@ def test_every_generator_of_numpy_goes_on(name: str, tmp_path: Path) -> None:
     opt.tell(values(opt.ask()))
     opt.ask()
     loaded = reload(opt, tmp_path / "state.npz")
-    assert type(loaded._rng.bit_generator).__name__ == name
+    assert type(loaded._distribution.rng.bit_generator).__name__ == name
     assert loaded.seed is None
     assert_same_future(opt, loaded)
 
@@ -658,3 +668,56 @@ def test_a_random_state_that_points_outside_its_buffer_is_refused(name: str, tmp
         path,
     )
     assert done.stdout == "refused\n"
+
+
+# -- files of earlier versions, and what cannot be saved --------------------------------------------------
+
+DATA = Path(__file__).parent / "data"
+SAVED_BY_0_1: dict[str, Any] = json.loads((DATA / "saved-by-0.1.json").read_text())
+
+
+@pytest.mark.parametrize("name", SAVED_BY_0_1)
+def test_a_file_that_0_1_saved_goes_on_as_it_did_there(name: str) -> None:
+    """Twelve more tells; the numbers beside the files are those of 0.1."""
+    opt, wanted = Optimizer.load(DATA / name), SAVED_BY_0_1[name]
+    for _ in range(12):
+        opt.tell(values(opt.ask()))
+    result = opt.result()
+    for key in ("nfev", "nit", "n_infeasible", "seed"):
+        assert getattr(result, key) == wanted[key]
+    for found, key in ((result.fun, "fun"), (result.x, "x"), (result.x_mean, "x_mean"), (opt.sigma, "sigma")):
+        np.testing.assert_allclose(found, wanted[key], rtol=1e-9)
+    opt.ask()
+    assert [list(asked) for asked in opt.asked] == wanted["asked"]
+
+
+class OwnStrategy(CMAES):
+    """By its name it could be taken for CMA-ES, and its updates would be lost."""
+
+    def update(self, state: Any, z: Any, f: Any, *backend: Any) -> Any:
+        return super().update(state, z, f[::-1], *backend)
+
+
+class ForeignStrategy:
+    """Not derived from anything of ours."""
+
+    name, population_size, mirrored, matrices = "mine", None, False, 0
+    init, sample, update, shape, covariance = (
+        lambda self, *arguments, _name=name: getattr(CMAES(), _name)(*arguments)
+        for name in ("init", "sample", "update", "shape", "covariance")
+    )
+
+
+@pytest.mark.parametrize("own", [OwnStrategy(), Resampling(OwnStrategy()), ForeignStrategy()])
+def test_a_strategy_of_the_users_own_works_but_is_not_saved(own: Any, tmp_path: Path) -> None:
+    """A file could not bring it back, so none is written, and the optimizer stays usable."""
+    assert not fmnes.strategies.is_known(own)
+    opt = start(own)
+    opt.tell(values(opt.ask()))
+    with pytest.raises(UsageError, match=r"method: found .*a strategy of your own.*wanted one of ours"):
+        opt.save(tmp_path / "state.npz")
+    with pytest.raises(UsageError, match="method: found"):
+        opt.dump()
+    assert os.listdir(tmp_path) == []
+    opt.tell(values(opt.ask()))
+    assert all(fmnes.strategies.is_known(method) for method in METHODS.values())

@@ -110,10 +110,10 @@ def drive_optimizer(
     """The strategy's states after each `tell`; x0 and sigma0 as above unless given."""
     start = np.full(d, settings.pop("x0", 2.0), dtype=float)
     opt = Optimizer(start, settings.pop("sigma0", 1.0), method=method, population_size=lam, rng=1, **settings)
-    states = [opt._state]
+    states = [opt._distribution.state]
     for _ in range(tells):
         opt.tell(fun(opt.ask()))
-        states.append(opt._state)
+        states.append(opt._distribution.state)
     assert opt.generation > 1
     return states
 
@@ -745,7 +745,8 @@ def trajectory(opt: Optimizer, fun: Callable[[np.ndarray], np.ndarray], generati
     while opt.generation < generations and opt.evaluations < 20_000:
         X = opt.ask()
         seen.setdefault(
-            opt.generation, (as_bytes(opt._state), opt.evaluations - opt.n_infeasible, opt.best.fun)
+            opt.generation,
+            (as_bytes(opt._distribution.state), opt.evaluations - opt.n_infeasible, opt.best.fun),
         )
         opt.tell(fun(X))
     return seen

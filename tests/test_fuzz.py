@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from fmnes import CMAES, DXNESIC, FMNES, LOST, XNES, Optimizer, Resampling
-from fmnes.search.checkpoint import dump
 
 METHODS: dict[str, Any] = {
     "fm-nes": FMNES(),
@@ -183,5 +182,5 @@ def test_saving_and_loading_at_any_moment_changes_nothing(
 
 
 def as_bytes(opt: Optimizer) -> tuple[Any, dict[str, bytes]]:
-    metadata, arrays = dump(opt)
+    metadata, arrays = opt.dump()
     return metadata, {name: np.asarray(array).tobytes() for name, array in arrays.items()}

@@ -205,6 +205,6 @@ def test_drift_is_bounded(d: int) -> None:
     for generation in range(3000):
         opt.tell(problem.fun(opt.ask()))
         if generation % 97 == 0:
-            F, A, inverse = (getattr(opt._state, name) for name in ("F", "A", "A_inverse"))
+            F, A, inverse = (getattr(opt._distribution.state, name) for name in ("F", "A", "A_inverse"))
             worst = max(worst, np.abs(A @ inverse - np.eye(d)).max(), np.abs(F.T @ F - np.eye(d)).max())
     assert worst < 1e-9

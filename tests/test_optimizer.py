@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,6 @@ from fmnes import (
     StopReason,
     UsageError,
 )
-from fmnes.search.checkpoint import dump
 
 METHODS: dict[str, Any] = {
     "fm-nes": FMNES(),
@@ -42,7 +43,7 @@ def sphere(X: np.ndarray) -> np.ndarray:
 
 def snapshot(opt: Optimizer) -> tuple[Any, dict[str, bytes]]:
     """All that `save` would write."""
-    metadata, arrays = dump(opt)
+    metadata, arrays = opt.dump()
     return metadata, {name: np.asarray(array).tobytes() for name, array in arrays.items()}
 
 
@@ -114,10 +115,10 @@ def test_a_lost_point_is_never_ranked() -> None:
     X = opt.ask()
     opt.tell([*sphere(X)[:-1], LOST])
     assert opt.generation == 0 and opt.n_infeasible == 0
-    assert opt._state.unconstrained
+    assert opt._distribution.state.unconstrained
     opt.tell(sphere(opt.ask()))
     assert opt.generation == 1 and opt.n_infeasible == 0
-    assert opt._state.unconstrained
+    assert opt._distribution.state.unconstrained
 
 
 def test_the_names_of_the_asked_points() -> None:
@@ -227,7 +228,7 @@ def test_every_failed_value_counts_as_failed(failed: Any) -> None:
     opt.tell([5.0, failed, 3.0, failed])
     assert (opt.evaluations, opt.n_infeasible, opt.generation) == (4, 2, 1)
     assert opt.best.fun == 3.0 and opt.best.evaluation == 3
-    assert not opt._state.unconstrained
+    assert not opt._distribution.state.unconstrained
     assert opt.view().feasible_share == 0.5
     assert opt.view().generation_best == 3.0
 
@@ -315,12 +316,12 @@ def test_a_budget_that_cuts_a_generation_evaluates_its_first_points_and_makes_no
     opt = advance(Optimizer([1.0, 2.0], 0.5, max_evaluations=16, **start), 2)
     X = opt.ask()
     np.testing.assert_array_equal(X, plain.ask()[:4])
-    state = opt._state
+    state = opt._distribution.state
     assert opt.stop_reason is None
     opt.tell(sphere(X))
     assert opt.stop_reason is StopReason.MAX_EVALUATIONS
     assert (opt.evaluations, opt.generation) == (16, 2)
-    assert opt._state is state
+    assert opt._distribution.state is state
     assert "16" in opt.result().message
     # Advice only: the other two points are still there to be asked for.
     np.testing.assert_array_equal(opt.ask(), plain.ask()[4:])
@@ -330,7 +331,7 @@ def test_a_budget_that_cuts_a_generation_evaluates_its_first_points_and_makes_no
 
 
 def as_arrays(opt: Optimizer) -> dict[str, bytes]:
-    return {name: np.asarray(leaf).tobytes() for name, leaf in opt._state._asdict().items()}
+    return {name: np.asarray(leaf).tobytes() for name, leaf in opt._distribution.state._asdict().items()}
 
 
 def test_a_budget_that_ends_with_a_generation() -> None:
@@ -343,13 +344,13 @@ def test_a_budget_that_ends_with_a_generation() -> None:
 
 def test_the_target_is_counted_in_slot_order() -> None:
     opt = advance(Optimizer([1.0, 2.0], 0.5, rng=1, population_size=6, target=-5.0), 2)
-    X, state = opt.ask(), opt._state
+    X, state = opt.ask(), opt._distribution.state
     opt.tell([3.0, math.nan, -5.0, -9.0, math.nan, -7.0])
     assert opt.stop_reason is StopReason.TARGET
     assert (opt.evaluations, opt.generation, opt.n_infeasible) == (15, 2, 1)
     assert opt.best.fun == -5.0 and opt.best.evaluation == 15
     np.testing.assert_array_equal(opt.best.x, X[2])
-    assert opt._state is state
+    assert opt._distribution.state is state
     result = opt.result()
     assert result.success and result.nfev == 15 and result.fun == -5.0 and result.n_infeasible == 1
     np.testing.assert_array_equal(opt.ask(), X[3:])
@@ -504,7 +505,7 @@ def test_resampling_redraws_failed_points_until_they_succeed(inner: Any) -> None
     opt = Optimizer([0.0, 0.0], 1.0, rng=1, population_size=8, method=Resampling(inner))
     told = failed = 0
     while opt.generation < 10:
-        state = opt._state
+        state = opt._distribution.state
         X = opt.ask()
         f = np.where(X[:, 0] < 0.3, np.nan, sphere(X - 1))
         told += len(f)
@@ -513,7 +514,7 @@ def test_resampling_redraws_failed_points_until_they_succeed(inner: Any) -> None
         opt.tell(f)
         # A generation ends exactly when nothing that was told has failed, and then all of it is feasible.
         assert (opt.generation > generation) == np.isfinite(f).all()
-        assert (opt._state is state) == (opt.generation == generation)
+        assert (opt._distribution.state is state) == (opt.generation == generation)
         if opt.generation > generation:
             assert opt.view().feasible_share == 1.0
         else:
@@ -729,14 +730,86 @@ def test_two_runs_without_a_seed_differ() -> None:
     assert Optimizer([1.0], 0.5).seed != Optimizer([1.0], 0.5).seed
 
 
-def test_a_generator_is_used_as_it_is() -> None:
-    a = advance(Optimizer([1.0, 2.0], 0.5, rng=np.random.default_rng(5)), 5)
-    b = advance(Optimizer([1.0, 2.0], 0.5, rng=5), 5)
-    assert a.mean.tobytes() == b.mean.tobytes()
-    assert a.seed is None and b.seed == 5
+def test_a_seed_gives_the_numbers_of_numpys_default_generator() -> None:
+    """Number for number, for ever: the draw for a random start, then those of the first generation."""
+    opt = Optimizer([1.0, 2.0], 0.5, rng=5, population_size=6, method="xnes")
+    rng = np.random.default_rng(5)
+    rng.standard_normal(2)
+    np.testing.assert_array_equal(opt.ask(), np.array([1.0, 2.0]) + 0.5 * rng.standard_normal((6, 2)))
+
+
+GENERATORS: dict[str, Callable[[], np.random.Generator]] = {
+    "PCG64": lambda: np.random.default_rng(5),
+    "MT19937": lambda: np.random.Generator(np.random.MT19937(5)),
+    "Philox": lambda: np.random.Generator(np.random.Philox(5)),
+    # Their seed sequences are not what decides their numbers.
+    "jumped": lambda: np.random.Generator(np.random.PCG64(5).jumped(3)),
+    "legacy": lambda: np.random.Generator(np.random.RandomState(5)._bit_generator),
+}
+
+
+@pytest.mark.parametrize("make", GENERATORS.values(), ids=GENERATORS)
+def test_a_generator_is_a_seed_and_nobody_elses_draws_matter(make: Callable[[], np.random.Generator]) -> None:
+    plain = advance(Optimizer([1.0, 2.0], 0.5, rng=make()), 5)
+    assert plain.seed is None
+    shared = make()
+    opt = Optimizer([1.0, 2.0], 0.5, rng=shared)
+
+    def noisy(X: np.ndarray) -> np.ndarray:
+        shared.standard_normal(7)
+        return sphere(X)
+
+    assert advance(opt, 5, noisy).mean.tobytes() == plain.mean.tobytes()
+    # The same generator again is another run, and so is one that has been drawn from.
+    again, later = Optimizer([1.0, 2.0], 0.5, rng=shared), make()
+    later.random()
+    starts = {o.ask().tobytes() for o in (Optimizer([1.0, 2.0], 0.5, rng=r) for r in (make(), later))}
+    assert len({*starts, again.ask().tobytes()}) == 3
+
+
+def test_a_generator_shared_with_the_objective_makes_a_run_that_can_be_saved(tmp_path: Path) -> None:
+    """It could not be resumed: the objective's draws had moved the search's own."""
     shared = np.random.default_rng(5)
-    first, second = (Optimizer([1.0, 2.0], 0.5, rng=shared) for _ in range(2))
-    assert not np.array_equal(first.ask(), second.ask())
+
+    def noisy(X: np.ndarray) -> np.ndarray:
+        return sphere(X) + 1e-9 * shared.standard_normal(len(X))
+
+    opt = advance(Optimizer([1.0, 2.0], 0.5, rng=shared), 3, noisy)
+    opt.save(tmp_path / "state.npz")
+    loaded = Optimizer.load(tmp_path / "state.npz")
+    told = [noisy(opt.ask()) for _ in range(4)]
+    for f in told:
+        np.testing.assert_array_equal(loaded.ask(), opt.ask())
+        opt.tell(f)
+        loaded.tell(f)
+    assert snapshot(loaded) == snapshot(opt)
+
+
+def test_a_doubled_search_goes_on_with_the_same_random_numbers() -> None:
+    opt = advance(Optimizer([1.0, 2.0], 0.5, rng=5, population_size=6, method="xnes"), 1)
+    rng = np.random.default_rng(5)
+    for shape in (2, (6, 2), 2):
+        rng.standard_normal(shape)
+    doubled = opt.doubled(None)
+    X = np.array([1.0, 2.0]) + 0.5 * rng.standard_normal((12, 2))
+    np.testing.assert_array_equal(doubled.ask(), X)
+    assert doubled.restart == 1
+
+
+# -- nothing to tell --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, np.array])
+def test_any_form_of_no_values_is_told_where_there_are_no_points(kind: Any) -> None:
+    """A long row of generations outside the bounds; a generator raised a TypeError of NumPy's."""
+    opt = Optimizer([0.0] * 60, 1.0, bounds=([0.0] * 60, [1e-9] * 60), rng=1)
+    X = opt.ask()
+    assert X.shape == (0, 60) and opt.stop_reason is StopReason.NO_FEASIBLE
+    generation = opt.generation
+    opt.tell(kind([float(x @ x) for x in X]))
+    assert opt.generation == generation + 1
+    opt.tell(float(x @ x) for x in opt.ask())
+    assert opt.generation == generation + 2
 
 
 @each_method

@@ -283,9 +283,7 @@ def test_a_run_of_version_0_1_goes_on(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"rng": 1, "restarts": 2, "max_evaluations": 700, "ftol": 0.1}
     with watching() as wanted:
         whole = minimize(simulate, [1.5, 1.0], 1.0, **settings)
-    # Evaluation 20 was lost there: its point was told after its generation's others.
-    assert result.nfev == whole.nfev and result.fun == pytest.approx(whole.fun)
-    assert differences(portrait(result, *seen), portrait(whole, *wanted)) in ([], ["history"])
+    assert differences(portrait(result, *seen), portrait(whole, *wanted)) == []
     assert result.stop_reason is StopReason.MAX_EVALUATIONS
 
 

@@ -396,11 +396,11 @@ def test_a_state_that_would_not_be_finite_is_not_taken() -> None:
 
     opt = Optimizer([0.0], 1e307, rng=1, method="xnes", bounds=(-1.7e308, 1.7e308))
     while opt.stop_reason is None:
-        state = opt._state
+        state = opt._distribution.state
         opt.tell(slope(opt.ask()))
         assert opt.generation < 20
     assert opt.stop_reason is StopReason.NUMERICAL and not opt.result().success
-    assert opt._state is state and math.isfinite(state.sigma)
+    assert opt._distribution.state is state and math.isfinite(state.sigma)
     assert opt.evaluations > 0 and math.isfinite(opt.best.fun)
     for _ in range(5):
         opt.tell(slope(opt.ask()))

@@ -33,7 +33,6 @@ import numpy as np
 import fmnes
 from fmnes.run import snapshots as run_snapshots
 from fmnes.run.loop import Loop
-from fmnes.search import checkpoint
 from fmnes.storage import atomic
 from fmnes.storage.log import EvaluationLog
 from tests import faults
@@ -243,7 +242,7 @@ def bits(value: Any) -> Any:
 
 def portrait(result: fmnes.Result, opt: Any) -> dict[str, Any]:
     """All that a run comes to, but for the seconds, as JSON data. The whole optimizer is in `state`."""
-    metadata, arrays = checkpoint.dump(opt)
+    metadata, arrays = opt.dump()
     return {
         "x": bits(result.x),
         "fun": bits(result.fun),

@@ -6,16 +6,17 @@ import functools
 import inspect
 import math
 import os
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmnes.errors import ArgumentError, nearest
+from fmnes.errors import ArgumentError, nearest, warn
 from fmnes.result import Vector
 
+#: The kinds of random generators that can be saved and loaded.
+BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 #: Steps as short as this leave no room to shrink before their squares underflow.
 MIN_SIGMA0 = 1e-130
 #: Whole numbers beyond this are not meant; they would not fit into files and arrays either.
@@ -181,7 +182,7 @@ def check_memory(matrices: int, d: int, method: str, population_size: int = 0) -
     if needed > there:
         raise ArgumentError(f"method: found {advice}; wanted one that fits, such as 'cr-fm-nes'")
     if needed > there / 4:
-        warnings.warn(f"{advice}; 'cr-fm-nes' needs a few vectors only", RuntimeWarning, stacklevel=4)
+        warn(f"{advice}; 'cr-fm-nes' needs a few vectors only")
 
 
 def _gigabytes(size: int) -> str:
@@ -189,9 +190,9 @@ def _gigabytes(size: int) -> str:
 
 
 def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
-    """The generator, and the seed that makes it again (None for a generator of the caller's)."""
+    """A generator of our own, and the seed that makes it again (None if the caller passed a generator)."""
     if isinstance(rng, np.random.Generator):
-        return rng, None
+        return _child(rng), None
     if rng is None:
         entropy = np.random.SeedSequence().entropy
         assert isinstance(entropy, int)
@@ -199,6 +200,19 @@ def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
     if isinstance(rng, bool) or not isinstance(rng, (int, np.integer)) or not 0 <= rng < 2**4096:
         raise ArgumentError(f"rng: found {shown(rng)}, wanted a whole number >= 0, a numpy Generator or None")
     return np.random.default_rng(int(rng)), int(rng)
+
+
+def _child(rng: np.random.Generator) -> np.random.Generator:
+    """A generator that nobody else draws from, so that a run does not depend on who shares the caller's.
+
+    Seeded with 256 bits of it rather than with `rng.spawn`, which looks at the seed and not at the state: one
+    that was jumped, or set to a state, has a seed that nobody knows and would give another run each time.
+    """
+    words = rng.integers(0, 2**32, size=8, dtype=np.uint32)
+    kind = type(rng.bit_generator)
+    if kind not in (getattr(np.random, name) for name in BIT_GENERATORS):
+        kind = np.random.PCG64  # of those that can be saved
+    return np.random.Generator(kind(np.random.SeedSequence(words.tolist())))
 
 
 def check_number(
@@ -262,7 +276,7 @@ def names_options(function: Callable[P, R]) -> Callable[P, R]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in kwargs:
             if name not in known:
-                called = function.__qualname__.removesuffix(".__init__")
+                called = type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
                 wanted = ", ".join(name for name in known if name != "self")
                 raise ArgumentError(
                     f"{called}: found the option {name!r}, wanted one of {wanted}{nearest(name, known)}"

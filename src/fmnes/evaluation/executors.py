@@ -21,7 +21,7 @@ from fmnes.evaluation.evaluator import Task
 from fmnes.outcome import Outcome, call, lost
 from fmnes.result import Vector
 
-Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str]
+Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str, float]
 
 
 class ExecutorEvaluator:
@@ -84,5 +84,7 @@ class ExecutorEvaluator:
 
 def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
     """Where the executor runs it. Plain data only goes back: an exception of the user's may break a pool."""
+    began = time.monotonic()
     outcome = call(fun, x)
-    return outcome.status, outcome.value, outcome.reason, outcome.fault, outcome.detail
+    seconds = time.monotonic() - began
+    return outcome.status, outcome.value, outcome.reason, outcome.fault, outcome.detail, seconds

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fmnes.errors import MissingExtra
 from fmnes.reproduction.cells import MAX_EVALUATIONS, METHODS, TARGET, Cell, problem_of
-from fmnes.reproduction.trial import generator_for
+from fmnes.reproduction.trial import seed_for
 from fmnes.search.optimizer import Optimizer
 
 CELLS = (Cell("FM-NES", "rosenbrock", 16), Cell("DX-NES-IC", "rosenbrock", 20))
@@ -31,7 +31,7 @@ def trace(cell: Cell, trial: int = 0, every: int = 10) -> Trace:
         problem.sigma0,
         method=METHODS[cell.method],
         population_size=cell.population_size,
-        rng=generator_for(cell, trial),
+        rng=seed_for(cell, trial),
         target=TARGET,
         max_evaluations=MAX_EVALUATIONS,
     )

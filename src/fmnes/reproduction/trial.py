@@ -28,30 +28,29 @@ class Trial(NamedTuple):
     best: float
 
 
-def generator_for(cell: Cell, number: int) -> np.random.Generator:
+def seed_for(cell: Cell, number: int) -> int:
+    """The one that NumPy makes of these four numbers."""
     name = [zlib.crc32(cell.method.encode()), zlib.crc32(cell.problem.encode()), cell.population_size, number]
-    return np.random.default_rng(np.random.SeedSequence(name))
+    return sum(word << 32 * i for i, word in enumerate(name))
 
 
 def run_trial(cell: Cell, number: int) -> Trial:
-    method, problem, rng = METHODS[cell.method], problem_of(cell), generator_for(cell, number)
+    method, problem, seed = METHODS[cell.method], problem_of(cell), seed_for(cell, number)
     with np.errstate(all="ignore"):
         if isinstance(method, Resampling):
-            evaluations, best = _resampled(method.strategy, problem, cell.population_size, rng)
+            evaluations, best = _resampled(method.strategy, problem, cell.population_size, seed)
         else:
-            evaluations, best = _plain(method, problem, cell.population_size, rng)
+            evaluations, best = _plain(method, problem, cell.population_size, seed)
     return Trial(cell, number, best < TARGET, evaluations, best)
 
 
-def _plain(
-    method: Strategy, problem: Problem, population_size: int, rng: np.random.Generator
-) -> tuple[int, float]:
+def _plain(method: Strategy, problem: Problem, population_size: int, seed: int) -> tuple[int, float]:
     opt = Optimizer(
         problem.x0,
         problem.sigma0,
         method=method,
         population_size=population_size,
-        rng=rng,
+        rng=seed,
         target=TARGET,
         max_evaluations=MAX_EVALUATIONS,
     )
@@ -60,15 +59,13 @@ def _plain(
     return opt.evaluations, opt.best.fun
 
 
-def _resampled(
-    strategy: Strategy, problem: Problem, population_size: int, rng: np.random.Generator
-) -> tuple[int, float]:
+def _resampled(strategy: Strategy, problem: Problem, population_size: int, seed: int) -> tuple[int, float]:
     """Solutions are drawn until λ feasible ones are there; every draw is an evaluation.
 
     What `fmnes.Resampling` does point by point is done here in blocks, because some methods of the paper draw
     a million points of which nearly all fail. Draws beyond the last one needed are neither counted nor used.
     """
-    d = problem.d
+    d, rng = problem.d, np.random.default_rng(seed)
     state = strategy.init(problem.x0, np.float64(problem.sigma0), rng.standard_normal(d))
     evaluations, best, acceptance = 0, np.inf, 1.0
     while True:

@@ -115,7 +115,7 @@ def minimize(
             f"never be resumed; wanted one of {', '.join(METHODS)}, or no run_dir"
         )
     # Made first: whatever is wrong with the objective is said before a directory is made.
-    evaluator = settings.evaluator(fun, executor, len(opt.mean))
+    evaluator = settings.evaluator(fun, executor, len(opt.mean), run_dir)
     state = RunState(opt)
     if run_dir is None:
         return run_session(state, settings, evaluator, callback=callback, progress=progress)

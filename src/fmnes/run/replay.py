@@ -53,14 +53,13 @@ class Remembering:
             yield position, replace(remembered.outcome, remembered=True)
         if not rest:
             return
-        handed_out = time.monotonic()
+        began = time.monotonic()
         with closing(self._evaluator([task for _, task in rest], deadline)) as finished:  # type: ignore[type-var]
             for i, outcome in finished:
                 position, task = rest[i]
                 self.evaluated += 1
-                seconds = outcome.seconds
-                if math.isnan(seconds):  # nobody knows better
-                    seconds = time.monotonic() - handed_out
+                # Whoever makes several at a time has measured them; else we have waited for this one alone.
+                seconds = time.monotonic() - began if math.isnan(outcome.seconds) else outcome.seconds
                 try:
                     self._log.record(Key(*task.key), outcome, task.x, time.time() - seconds, seconds)
                 except RunError as error:
@@ -68,6 +67,7 @@ class Remembering:
                 if _broke(outcome):
                     self._faults.append(task)
                 yield position, outcome
+                began = time.monotonic()
 
     def forget_faults(self) -> None:
         """What broke in the last batch stopped the run: whoever resumes it has mended the objective.

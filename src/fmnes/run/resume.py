@@ -74,7 +74,7 @@ def resume(
             state = _state(directory, settings)
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
-                evaluator = settings.evaluator(objective, executor, len(state.opt.mean))
+                evaluator = settings.evaluator(objective, executor, len(state.opt.mean), run_dir)
                 directory.finish(None)  # it goes on: the old result is not its result any more
             directory.update_config({**directory.config, "settings": settings.as_json()})
             return run_session(

@@ -11,6 +11,7 @@ import numpy as np
 from fmnes.arguments import check_count, check_number, is_number
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
+from fmnes.storage.directory import KEPT
 from fmnes.strategies.checks import check_choice
 
 
@@ -39,7 +40,10 @@ class Settings:
             if not (name == "workers" and is_number(value, whole=True) and value == -1):  # one for each core
                 check_count(name, value, 1 if name == "workers" else 0)
 
-    def evaluator(self, fun: Any, executor: Any, d: int) -> Evaluator:
+    def evaluator(
+        self, fun: Any, executor: Any, d: int, run_dir: str | os.PathLike[str] | None = None
+    ) -> Evaluator:
+        """Whoever evaluates `fun`. What failed programs leave to be looked at goes into the run directory."""
         return choose_evaluator(
             fun,
             d,
@@ -49,6 +53,7 @@ class Settings:
             executor=executor,
             vectorized=self.vectorized,
             on_error=self.on_error,
+            kept_in=None if run_dir is None else os.path.join(os.path.abspath(run_dir), KEPT),
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.run.totals import Totals
-from fmnes.search.checkpoint import dump, restore
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import Arrays
@@ -48,7 +47,7 @@ class RunState:
         return self.totals.evaluations + self.opt.evaluations
 
     def dump(self) -> tuple[dict[str, Any], Arrays]:
-        metadata, arrays = dump(self.opt)
+        metadata, arrays = self.opt.dump()
         totals, best = self.totals.dump()
         history, rows = self.history.dump()
         failures, points = self.failures.dump()
@@ -65,12 +64,11 @@ class RunState:
     def restore(cls, metadata: dict[str, Any], arrays: Arrays) -> RunState:
         """Raises SnapshotError for what `dump` cannot have written."""
         try:
-            opt = restore(Optimizer, metadata, arrays)
             if "loop" in metadata:
                 metadata, arrays = _from_version_1(metadata, arrays)
             run = metadata["run"]
             return cls(
-                opt,
+                Optimizer.restore(metadata, arrays),
                 Totals.restore(run["totals"], arrays),
                 History.restore(run["history"], np.asarray(arrays["history"], dtype=float)),
                 Ledger.restore(run["failures"], np.asarray(arrays["failures"], dtype=float)),
@@ -96,7 +94,12 @@ def _from_version_1(metadata: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
     best = {f"totals.best.{k}": arrays[f"loop.best.{k}"] for k in ("x", "fun") if f"loop.best.{k}" in arrays}
     d = len(arrays["x0"])
     all_points = np.concatenate([np.empty((0, d)), *points])
-    return {**metadata, "run": run}, {**arrays, **best, "history": rows, "failures": all_points}
+    return {**metadata, "restart": loop["restarts"], "run": run}, {
+        **arrays,
+        **best,
+        "history": rows,
+        "failures": all_points,
+    }
 
 
 class Snapshots:

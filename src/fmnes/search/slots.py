@@ -6,7 +6,6 @@ evaluations (the slot stays open), resampling (a failed slot gets a new draw) an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ArgumentError
-from fmnes.outcome import Outcome, from_return
+from fmnes.errors import SnapshotError
+from fmnes.search.saved import Saved, count, finite, shaped
 
 Floats = NDArray[np.float64]
 
@@ -27,14 +26,19 @@ class Generation:
     x: Floats
     """The points in the user's coordinates, (λ, d)."""
     f: Floats
-    """Values; NaN for a failed point, and wherever `open`. (λ,)"""
+    """Values; NaN for a failed point, and wherever there is none yet. (λ,)"""
     open: NDArray[np.bool_]
-    """Slots that still need a value. (λ,)"""
+    """Slots that are not counted yet: those that need a value, and the `early` ones. (λ,)"""
     redraws: NDArray[np.int64]
     """How often each slot's point was drawn anew. (λ,)"""
     evaluated: int = 0
     """Evaluations told in this generation."""
     n_open: int = -1
+    early: NDArray[np.bool_] | None = None
+    """Open slots whose value is in `f` already, but waits until those in front of it have theirs: values are
+    counted in slot order, whatever order they come in. None: there are none. (λ,)"""
+    handed_out: set[int] | None = None
+    """Slots whose point somebody has been given by name. Not saved: after a load those may be gone."""
 
     def __post_init__(self) -> None:
         if self.n_open < 0:
@@ -66,6 +70,9 @@ class Generation:
             self.f, self.open = values, _common(len(values)).none
         else:
             self.f, self.open = _with(self.f, slots, values), _with(self.open, slots, False)
+        if self.early is not None:
+            early = _with(self.early, slots, False)
+            self.early = early if early.any() else None
         self.evaluated += len(slots)
         self.n_open -= len(slots)
 
@@ -78,6 +85,60 @@ class Generation:
         """New draws and points for these slots; those that were handed out stay as they were."""
         self.z, self.x = _with(self.z, slots, z), _with(self.x, slots, x)
         self.redraws = _with(self.redraws, slots, self.redraws[slots] + 1)
+        self.handed_out = None  # whoever has a point of this generation has one that is told
+
+    # -- one by one ---------------------------------------------------------------------------------------
+
+    def hand_out(self, slots: NDArray[np.intp], n: int) -> list[int]:
+        """The first n of these open slots that nobody has been given yet."""
+        taken = self.handed_out or set()
+        free = [slot for slot in slots.tolist() if slot not in taken][:n]
+        self.handed_out = taken.union(free)
+        return free
+
+    def take_back(self, slot: int) -> None:
+        if self.handed_out:
+            self.handed_out.discard(slot)
+
+    def needs(self, slot: int) -> bool:
+        return bool(self.open[slot]) and not (self.early is not None and self.early[slot])
+
+    def keep(self, slots: NDArray[np.intp], values: Floats) -> None:
+        """Values of slots that need one; counted by `fill`, when their turn comes."""
+        self.f = _with(self.f, slots, values)
+        self.early = _with(_common(len(self.f)).none if self.early is None else self.early, slots, True)
+
+    def next_early(self) -> NDArray[np.intp]:
+        """The early slots whose turn has come: no slot in front of them still needs a value."""
+        slots = np.flatnonzero(self.open)
+        if self.early is None:
+            return slots[:0]
+        early = self.early[slots]
+        return slots if early.all() else slots[: int(early.argmin())]
+
+    # -- saving -------------------------------------------------------------------------------------------
+
+    def dump(self) -> Saved:
+        names = ["z", "x", "f", "open", "redraws", *(["early"] if self.early is not None else [])]
+        return {"evaluated": self.evaluated}, {f"current.{name}": getattr(self, name) for name in names}
+
+    @classmethod
+    def restore(
+        cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], draws: int, lam: int, d: int
+    ) -> Generation:
+        early = arrays.get("current.early")  # 0.1 had none
+        open = shaped(arrays["current.open"], (lam,), kinds="b")
+        if early is not None and (shaped(early, (lam,), kinds="b") & ~open).any():
+            raise SnapshotError("a slot that is counted and waits to be counted")
+        return cls(
+            z=finite(arrays["current.z"], (draws, d)),
+            x=shaped(arrays["current.x"], (lam, d)),
+            f=shaped(arrays["current.f"], (lam,)),
+            open=open,
+            redraws=shaped(arrays["current.redraws"], (lam,), kinds="i"),
+            evaluated=count(metadata["evaluated"]),
+            early=early if early is not None and early.any() else None,
+        )
 
 
 class _Common(NamedTuple):
@@ -103,42 +164,3 @@ def _with(array: NDArray[Any], slots: NDArray[np.intp], values: Any) -> NDArray[
     new = array.copy()
     new[slots] = values
     return new
-
-
-def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
-    """What a user told, as floats (NaN for failed), and a mask of lost ones, None if there are none. (n,)"""
-    if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,):
-        return values.copy(), None  # as most users tell them
-    if isinstance(values, (str, bytes, Mapping, Set)):
-        raise ArgumentError(f"tell: found {type(values).__name__}, wanted a sequence of {n} values")
-    try:
-        array = np.asarray(values)
-    except ValueError:  # a ragged list: its bad element is named below
-        array = np.asarray(None)
-    if array.dtype.kind in "fiub":
-        if array.size != n or array.ndim not in (1, 2) or len(array) != n:
-            found = f"{array.size} values" if array.ndim == 1 else f"an array of shape {array.shape}"
-            raise _wrong_count(found, n)
-        return array.reshape(n).astype(np.float64), None
-    try:
-        items = list(values)
-    except TypeError:
-        raise ArgumentError(f"tell: found {values!r}, wanted a sequence of {n} values") from None
-    if len(items) != n:
-        raise _wrong_count(f"{len(items)} values", n)
-    outcomes = [_outcome(i, item) for i, item in enumerate(items)]
-    told = np.array([o.value if o.status == "value" else np.nan for o in outcomes])
-    return told, np.array([o.status == "lost" for o in outcomes])
-
-
-def _outcome(i: int, item: Any) -> Outcome:
-    try:
-        return from_return(item)
-    except TypeError as error:
-        raise ArgumentError(f"tell: value {i}: {error}") from None
-
-
-def _wrong_count(found: str, n: int) -> ArgumentError:
-    return ArgumentError(
-        f"tell: found {found}, wanted {n} values, one for each point that ask returned, in order"
-    )

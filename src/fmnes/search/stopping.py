@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fmnes.errors import SnapshotError
 from fmnes.result import Best, Stop, StopReason, View
+from fmnes.search.saved import Saved, count, shaped
 
 #: Largest ratio of the covariance's eigenvalues that float64 can work with.
 MAX_CONDITION = 1e14
@@ -53,6 +57,18 @@ class Recent:
         self.flat = self.flat + 1 if len(feasible) > 1 and low == max(feasible) else 0
         self.infeasible = 0 if feasible else self.infeasible + 1
         self.unevaluated = 0 if evaluated else self.unevaluated + 1
+
+    def dump(self) -> Saved:
+        counts = [self.flat, self.infeasible, self.unevaluated]
+        return {"recent": counts}, {"recent_bests": np.asarray(self.bests, dtype=float)}
+
+    def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Into a fresh one, which knows its window."""
+        bests = arrays["recent_bests"]
+        if np.isnan(shaped(bests, (min(bests.size, self.window),))).any():
+            raise SnapshotError("NaN among the recent values")
+        self.bests = deque(bests.tolist(), maxlen=self.window)
+        self.flat, self.infeasible, self.unevaluated = map(count, metadata["recent"])
 
 
 def target_reached(best: Best, target: float | None) -> Stop | None:

@@ -6,6 +6,7 @@
     snapshot.npz              the optimizer at the beginning of a generation
     snapshot.previous.npz     the one before, should the last be damaged
     result.json               there when the run has ended
+    kept/                     directories of programs that failed, for the user to look at
 
 A process may be killed at any moment: each file is replaced as a whole, and what it was writing is cleared
 away by the next one.
@@ -31,7 +32,7 @@ from fmnes.storage.wal import torn
 FORMAT = "fmnes-run"
 VERSION = 1
 CONFIG, RESULT, LOCK, LOG = "config.json", "result.json", "lock", "evaluations.sqlite"
-SNAPSHOT, PREVIOUS = "snapshot.npz", "snapshot.previous.npz"
+SNAPSHOT, PREVIOUS, KEPT = "snapshot.npz", "snapshot.previous.npz", "kept"
 
 #: What is written to a temporary file first, which a kill leaves behind.
 _WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS)

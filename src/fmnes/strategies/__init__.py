@@ -69,10 +69,11 @@ def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:
     return method, None
 
 
-def is_known(strategy: Strategy) -> bool:
-    """Whether it is one of ours, which a saved file can name, and not a strategy of the user's own."""
-    known = METHODS.get(strategy.name)
-    return known is not None and type(strategy) is type(known())
+def is_known(method: Any) -> bool:
+    """Can a saved file bring it back? Not a strategy of the user's own, nor a subclass of one of ours."""
+    strategy = method.strategy if isinstance(method, Resampling) else method
+    make = METHODS.get(getattr(strategy, "name", ""))
+    return make is not None and type(make()) is type(strategy)
 
 
 def _is_strategy(found: Any) -> bool:

@@ -14,6 +14,7 @@ import os
 import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -136,6 +137,7 @@ class Program:
                 output.file.close()
             raise
         self.pid = self._process.pid
+        self.began = time.monotonic()
         self._looked = clock.now()
         self._suspended = False
         self._stop_at = math.inf if timeout is None else self._looked + timeout

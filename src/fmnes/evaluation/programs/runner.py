@@ -136,6 +136,7 @@ class CommandEvaluator:
     def _finish(self, program: Program) -> Outcome:
         assert self._guard is not None
         outcome = self._command.outcome(program.finish(self._guard), program.directory)
+        outcome = replace(outcome, seconds=time.monotonic() - program.began)
         keep = self._command.keep
         if keep == "none" or (keep == "failed" and outcome.status == "value"):
             self._workspace.remove(program.directory)

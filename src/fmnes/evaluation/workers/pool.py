@@ -212,7 +212,7 @@ class Workers:
             if worker.state is State.STARTING:
                 self._start_failed("unreadable answer")
             return worker.kill(infeasible("unreadable answer", fault="unreadable answer"))
-        task = worker.task
+        task, seconds = worker.task, time.monotonic() - worker.started
         worker.has_answered()
         self._failed_starts = 0
         no_files = answer.startswith(NO_FILES)
@@ -222,7 +222,7 @@ class Workers:
             self._without_files.add(task)
             self._pending.appendleft(task)
         else:
-            finished.append((task, outcome))
+            finished.append((task, replace(outcome, seconds=seconds)))
 
     def _hear_first(self, worker: Worker, answer: bytes) -> None:
         """Has it loaded the objective?"""
@@ -267,4 +267,6 @@ class Workers:
             self._start_failed(outcome.reason)
             return []
         self._failed_starts = 0
-        return [(worker.task, replace(outcome, detail=ending.printed(worker.started) or outcome.detail))]
+        detail = ending.printed(worker.started) or outcome.detail
+        seconds = time.monotonic() - worker.started
+        return [(worker.task, replace(outcome, detail=detail, seconds=seconds))]

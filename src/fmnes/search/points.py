@@ -1,0 +1,49 @@
+"""Points with names, for those who tell values one by one, in any order, perhaps from another process."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Any, NamedTuple
+
+from fmnes.errors import ArgumentError
+from fmnes.result import Vector
+
+
+class Point(NamedTuple):
+    """A point that needs a value, and the name to tell it by."""
+
+    id: str
+    x: Vector
+    """Read-only. (d,)"""
+
+
+class Name(NamedTuple):
+    """What an id says. No two evaluations of a search share one, nor do those of its restarts."""
+
+    restart: int
+    generation: int
+    slot: int
+    redraw: int
+    mark: str
+    """Of the point's digits, so that an answer to another search is not taken for one to this."""
+
+    @property
+    def id(self) -> str:
+        """Letters and digits only: it goes through JSON, and is a file's name if somebody needs one."""
+        return "-".join(map(str, self))
+
+
+_ID = re.compile(r"(\d{1,18})-(\d{1,18})-(\d{1,18})-(\d{1,18})-([0-9a-f]{8})", re.ASCII)
+
+
+def name_of(id: Any) -> Name:
+    found = _ID.fullmatch(id) if isinstance(id, str) else None
+    if found is None:
+        raise ArgumentError(f"tell: found the id {id!r}, wanted one that ask(n) gave")
+    restart, generation, slot, redraw, mark = found.groups()
+    return Name(int(restart), int(generation), int(slot), int(redraw), mark)
+
+
+def mark_of(x: Vector) -> str:
+    return f"{zlib.crc32(x.astype('<f8').tobytes()):08x}"

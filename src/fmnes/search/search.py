@@ -1,0 +1,219 @@
+"""One search: its fields, what is known of it, and how it is saved.
+
+Ask and tell, which change it, are in optimizer.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fmnes.arguments import check_memory, check_number, check_rng, names_options
+from fmnes.errors import FmnesError, SnapshotError
+from fmnes.result import Best, Result, Stop, StopReason, Vector, View
+from fmnes.search.distribution import Distribution
+from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
+from fmnes.search.slots import Generation
+from fmnes.search.start import Start
+from fmnes.search.stopping import Recent, budget_spent, search_ended, target_reached
+from fmnes.strategies import Resampling, Strategy
+
+#: What a saved file says it is.
+KIND = "optimizer"
+#: The user's limits, which are saved as they are.
+LIMITS = ("target", "max_evaluations", "xtol", "ftol")
+
+
+class Search:
+    """The state of an `Optimizer`, which knows how to ask and tell."""
+
+    @names_options
+    def __init__(
+        self,
+        x0: ArrayLike,
+        sigma0: ArrayLike,
+        *,
+        method: str | Strategy | Resampling = "fm-nes",
+        population_size: int | None = None,
+        bounds: Any = None,
+        rng: int | np.random.Generator | None = None,
+        target: float | None = None,
+        max_evaluations: int | None = None,
+        xtol: float | None = 1e-12,
+        ftol: float | None = 1e-12,
+    ) -> None:
+        start = Start.of(x0, sigma0, method, population_size, bounds)
+        check_memory(start.strategy.matrices, len(start.x0), start.strategy.name, start.population_size)
+        self.strategy, self.population_size, self.bounds = start.strategy, start.population_size, start.bounds
+        self.target = check_number("target", target)
+        self.max_evaluations = check_number("max_evaluations", max_evaluations, above=0, whole=True)
+        self.xtol = check_number("xtol", xtol, above=0)
+        self.ftol = check_number("ftol", ftol, above=0)
+        generator, self.seed = check_rng(rng)
+        self._start = start
+        self._distribution = Distribution(start, generator)
+        self.restart = 0
+        """Searches before this one, of which it is the `doubled` one; a part of its points' ids."""
+        self.generation = 0
+        """Complete generations so far."""
+        self.evaluations = 0
+        self.n_infeasible = 0
+        self.best = Best(None, np.inf, 0)
+        self._recent = Recent.for_problem(len(start.x0), self.population_size)
+        self._feasible_share = np.nan
+        self._current: Generation | None = None
+        self._asked: NDArray[np.intp] | None = None
+
+    # -- what it knows ------------------------------------------------------------------------------------
+
+    @property
+    def mean(self) -> Vector:
+        return self._distribution.mean
+
+    @property
+    def sigma(self) -> float:
+        return float(self._distribution.state.sigma)
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """Of the points it samples, in the user's coordinates. (d, d)"""
+        return self._distribution.covariance
+
+    def view(self) -> View:
+        """The search as an observer sees it."""
+        shape = self._distribution.shape
+        return View(
+            generation=self.generation,
+            evaluations=self.evaluations,
+            population_size=self.population_size,
+            mean=self._distribution.in_user_units(shape.mean),
+            sigma=float(shape.sigma),
+            axis_lengths=np.array(shape.axis_lengths),
+            phase=shape.phase,
+            feasible_share=self._feasible_share,
+            generation_best=self._recent.bests[-1] if self._recent.bests else np.inf,
+            best=self.best,
+        )
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why it is time to stop, with the numbers, or None. Only advice: ask and tell go on working."""
+        return self.stop_at(self.view())
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        stop = self.stop
+        return stop.reason if stop else None
+
+    def stop_at(self, view: View) -> Stop | None:
+        """The same for a view that was taken already."""
+        if self._start.scale is not None:  # compare the mean with steps in the same units
+            view = replace(view, mean=self._distribution.state.mean)
+        return self.limit_reached() or search_ended(
+            view, self._recent, self._start.sigma, xtol=self.xtol, ftol=self.ftol
+        )
+
+    def limit_reached(self) -> Stop | None:
+        """The criteria that need no view, cheap enough to ask after every `tell`."""
+        stop = target_reached(self.best, self.target) or budget_spent(self.evaluations, self.max_evaluations)
+        if stop:
+            return stop
+        faults = self._distribution.faults
+        if faults:
+            return Stop(StopReason.NUMERICAL, f"{faults} times by generation {self.generation}")
+        if self._start.max_redraws is not None and self._current is not None:
+            redraws = int(self._current.redraws.sum())
+            if redraws >= self._start.max_redraws:
+                return Stop(StopReason.NO_FEASIBLE, f"{redraws} failed redraws in one generation")
+        return None
+
+    def result(self, stop: Stop | None = None) -> Result:
+        """The result so far."""
+        stop = stop or self.stop
+        reason = stop.reason if stop else None
+        settled = reason is not None and reason.converged and np.isfinite(self.best.fun)
+        return Result(
+            x=None if self.best.x is None else self.best.x.copy(),
+            fun=self.best.fun,
+            success=bool(reason is StopReason.TARGET or (self.target is None and settled)),
+            stop_reason=reason,
+            message=stop.message if stop else "still running",
+            nfev=self.evaluations,
+            nit=self.generation,
+            n_infeasible=self.n_infeasible,
+            x_mean=self.mean,
+            seed=self.seed,
+        )
+
+    def doubled(self, max_evaluations: int | None) -> Self:
+        """A fresh start with twice the population, going on with the same random numbers."""
+        limits = {**self._limits(), "max_evaluations": max_evaluations}
+        opt = type(self)(**self._start.doubled().arguments(), **limits, rng=0)
+        opt._distribution = Distribution(opt._start, self._distribution.rng)
+        opt.seed, opt.restart = None, self.restart + 1
+        return opt
+
+    def _limits(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in LIMITS}
+
+    # -- saving -------------------------------------------------------------------------------------------
+
+    def dump(self) -> Saved:
+        """What `save` writes: JSON data, and named arrays."""
+        metadata: dict[str, Any] = {
+            "kind": KIND,
+            **self._limits(),
+            "seed": None if self.seed is None else str(self.seed),
+            "restart": self.restart,
+            "generation": self.generation,
+            "evaluations": self.evaluations,
+            "n_infeasible": self.n_infeasible,
+        }
+        arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
+        parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self.best)]
+        if self._current is not None:
+            parts.append(self._current.dump())
+        for more_metadata, more_arrays in parts:
+            metadata |= more_metadata
+            arrays |= more_arrays
+        return metadata, arrays
+
+    @classmethod
+    def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """The optimizer that gave these with `dump`; a SnapshotError for anything else."""
+        try:
+            return cls._restore(metadata, arrays)
+        # Data that is whole but was not written by us, or was edited: anything may be missing from it.
+        except (
+            FmnesError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            AttributeError,
+            AssertionError,
+        ) as error:
+            raise SnapshotError(f"found an unusable optimizer ({error})") from None
+
+    @classmethod
+    def _restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        if metadata["kind"] != KIND:
+            raise SnapshotError(f"kind {metadata['kind']!r}, wanted {KIND!r}")
+        limits = {name: metadata[name] for name in LIMITS}
+        start = Start.restore(metadata, arrays)
+        opt = cls(**start.arguments(), **limits, rng=0)
+        d = len(start.x0)
+        opt._distribution.restore(metadata, arrays)
+        opt._recent.restore(metadata, arrays)
+        opt.seed = None if metadata["seed"] is None else int(metadata["seed"])
+        for name in ("generation", "evaluations", "n_infeasible"):
+            setattr(opt, name, count(metadata[name]))
+        opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
+        opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
+        opt.best = restore_best(metadata, arrays, d)
+        if "current.z" in arrays:
+            opt._current = Generation.restore(metadata, arrays, start.draws, start.population_size, d)
+        return opt
