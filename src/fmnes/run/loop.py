@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ObjectiveError, StorageError, warn
+from fmnes.errors import ArgumentError, ObjectiveError, StorageError, warn
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.serial import Vectorized, call_vectorized
 from fmnes.outcome import LOST, MINUS_INFINITY, WRONG_TYPE, Outcome, from_number
@@ -77,7 +77,10 @@ class Loop:
                 left = self._max_evaluations - state.evaluations
                 if left <= 0:
                     break
-            self._restart(left)
+            try:
+                self._restart(left)
+            except ArgumentError:  # twice the points do not fit into this machine
+                break
             stop = self._run_one()
         # The numbers are those of all searches together.
         if stop.reason is StopReason.MAX_EVALUATIONS:
@@ -119,10 +122,11 @@ class Loop:
         self._failed.clear()
 
     def _restart(self, max_evaluations: int | None) -> None:
+        opt = self.state.opt.doubled(max_evaluations)
         self.state.totals.take(self.state.opt)
+        self.state.opt = opt
         self._tries.clear()
         self._lost.clear()
-        self.state.opt = self.state.opt.doubled(max_evaluations)
 
     def _wave(self) -> Stop | None:
         """Ask, evaluate, tell. What was not evaluated stays open."""
