@@ -128,7 +128,6 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "RandomState": ({"rng": np.random.RandomState(1)}, "rng", "RandomState", "a numpy Generator"),
     "seed digits": ({"rng": 10**5000}, "rng", "5001 digits", "a whole number"),
     # B0
-    "B0 huge": ({"method": FMNES(B0=[[10**400, 0], [0, 1]])}, "B0", "10000", "a matrix of numbers"),
     "B0 overflow": (
         {"method": XNES(B0=[[1.7e308, 1.7e308], [-1.7e308, 1.7e308]])},
         "B0",
@@ -209,6 +208,7 @@ def test_minimize_refuses_before_anything_is_evaluated(
 SETTINGS: dict[str, tuple[Any, dict[str, Any], str, str, str]] = {
     "rank_one": (FMNES, {"rank_one": "allways"}, "rank_one", "'allways'", "did you mean 'always'"),
     "path_rate": (FMNES, {"path_rate": "table"}, "path_rate", "'table'", "did you mean 'tables'"),
+    "B0 huge": (FMNES, {"B0": [[10**400, 0], [0, 1]]}, "B0", "10000", "a matrix of numbers"),
     "refresh zero": (FMNES, {"refresh": 0}, "refresh", "0", "at least 1"),
     "refresh float": (FMNES, {"refresh": 2.5}, "refresh", "2.5", "a whole number"),
     "refresh bool": (CMAES, {"refresh": True}, "refresh", "True", "a whole number"),

@@ -17,7 +17,6 @@ Each message names what was found, what is wanted and, where we know it, what to
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 import warnings
 from collections.abc import Iterable
@@ -74,8 +73,7 @@ def nearest(found: str, known: Iterable[str]) -> str:
 
 def warn(message: str) -> None:
     """A RuntimeWarning that points at the user's own line, however deep in our code it is given."""
-    package = os.path.dirname(os.path.abspath(__file__)) + os.sep
     frame, level = sys._getframe(1), 2
-    while frame.f_back and os.path.abspath(frame.f_code.co_filename).startswith(package):
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == "fmnes":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, RuntimeWarning, stacklevel=level)

@@ -9,12 +9,11 @@ import os
 import re
 import shutil
 import stat
-import sys
 import tempfile
-import warnings
 from contextlib import suppress
 from pathlib import Path
 
+from fmnes.errors import warn
 from fmnes.evaluation.programs.removal import remove
 
 #: The most bytes, files and levels that are copied to another file system; what has more stays where it is.
@@ -67,11 +66,7 @@ class Workspace:
         problem = remove(directory)
         if problem is not None and not self._warned:
             self._warned = True
-            warnings.warn(
-                f"{directory}, left by a program, cannot be removed: {problem.strerror} (told once)",
-                RuntimeWarning,
-                stacklevel=_frames_of_ours(),
-            )
+            warn(f"{directory}, left by a program, cannot be removed: {problem.strerror} (told once)")
 
     def close(self) -> None:
         if self._given is None and self._root is not None:
@@ -148,12 +143,3 @@ def _is_small(directory: Path) -> bool:
         return not directory.is_symlink()
     except OSError:
         return False
-
-
-def _frames_of_ours() -> int:
-    """The `stacklevel` of the user's own line, from the caller's point of view."""
-    level = 1
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "fmnes":
-        level, frame = level + 1, frame.f_back
-    return level
