@@ -133,8 +133,8 @@ class Worker:
         self.expires = math.inf
 
     def give(self, task: int, x: Vector, timeout: float) -> None:
-        self._become(State.EVALUATING)
         self.task = task
+        self._become(State.EVALUATING)
         self.started = time.monotonic()
         self.expires = self._awake.now() + timeout
         self._suspended, self._may_be_suspended = 0.0, clock.SUSPENDED_TIMES * timeout
@@ -200,9 +200,9 @@ class Worker:
 
     def close_channel(self) -> None:
         """An idle evaluator ends by itself then."""
+        self.expires = self._awake.now() + _END_SECONDS  # first: Ctrl-C may come between any two lines
         self._become(State.LEAVING)
         self._forget(self._channel)
-        self.expires = self._awake.now() + _END_SECONDS
 
     def kill(self, comes_to: Outcome | None = None, *, show_stack: bool = False) -> None:
         """Have the guard kill it; late answers are not heard any more. What does its task come to then?
@@ -211,10 +211,10 @@ class Worker:
         """
         self._killed_for = comes_to
         self._alive_when_killed = self.state is not State.LEAVING
-        self._become(State.KILLING)
-        self._forget(self._channel)
         wants_report = self.task is not None and not self._alive_when_killed
         self.expires = self._awake.now() + (_REPORT_SECONDS if wants_report else _END_SECONDS)
+        self._become(State.KILLING)
+        self._forget(self._channel)
         with suppress(OSError):
             self._control.sendall(guard.SHOW_STACK if show_stack else b"")
             self._control.shutdown(socket.SHUT_WR)
