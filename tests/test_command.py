@@ -324,6 +324,13 @@ def test_suspended_while_it_starts_another(tmp_path, tag):
     assert outcome.value == 1, outcome
 
 
+def test_a_program_that_stops_itself_for_good_is_timed_out_in_the_end() -> None:
+    began = time.monotonic()
+    with pytest.raises(fmnes.Infeasible, match="timed out"):
+        Command(["/bin/sh", "-c", "kill -STOP $$; echo 1"], timeout=0.3)([1.0])
+    assert 1.5 < time.monotonic() - began < 20
+
+
 def test_suspended_driver_and_program(tmp_path):
     """The whole job, as a batch system does it."""
     code = """

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from fmnes.evaluation.clock import TICK, AwakeClock, is_suspended
+from fmnes.evaluation.clock import SUSPENDED_TIMES, TICK, AwakeClock, is_suspended
 from fmnes.evaluation.programs.guard import Guard
 
 #: Bytes of each output that go to disk; of what follows only the last TAIL bytes are kept.
@@ -140,6 +140,8 @@ class Program:
         self.began = time.monotonic()
         self._looked = clock.now()
         self._suspended = False
+        self._may_be_suspended = SUSPENDED_TIMES * (timeout or 0.0)
+        """Seconds, while we are not: one that stops itself for good hangs like any other."""
         self._stop_at = math.inf if timeout is None else self._looked + timeout
         self._kill_at = math.inf
         self._timed_out = False
@@ -174,8 +176,9 @@ class Program:
             self._kill_at = math.inf
         elif now >= min(self._stop_at, self._looked + TICK) and self._stop_at < math.inf:
             suspended = _stands_still(self.pid)
-            if suspended or self._suspended:  # it has not run, or not all the time
+            if (suspended or self._suspended) and self._may_be_suspended > 0:  # it has not run all the time
                 self._stop_at += now - self._looked
+                self._may_be_suspended -= now - self._looked
             self._looked, self._suspended = now, suspended
             if now >= self._stop_at:
                 self._timed_out = True
