@@ -16,30 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import CMAES, DXNESIC, FMNES, XNES, ArgumentError, Optimizer, Resampling, StopReason
+from fmnes import CMAES, FMNES, XNES, ArgumentError, Optimizer, Resampling, StopReason
 from fmnes.steps.weights import distance_weights, rank_weights
+from fmnes.strategies import METHODS as NAMES
 from fmnes.strategies.base import stays_finite
-
-FM_NES: dict[str, Any] = {
-    "fm-nes": FMNES(),
-    "refresh 1": FMNES(refresh=1),
-    "rank-one always (A)": FMNES(rank_one="always"),
-    "rank-one never": FMNES(rank_one="never"),
-    "no reset (B)": FMNES(reset=False),
-    "always, no reset (C)": FMNES(rank_one="always", reset=False),
-    "printed path rate": FMNES(path_rate="printed"),
-    "dx-nes-ic": DXNESIC(),
-}
-OTHERS: dict[str, Any] = {
-    "xnes": XNES(),
-    "cma-es 2016": CMAES(),
-    "cma-es 2006": CMAES(parameters="2006"),
-    "cma-es 2006 refresh 7": CMAES(parameters="2006", refresh=7),
-}
-STRATEGIES = FM_NES | OTHERS
-RESAMPLED: dict[str, Any] = {
-    f"{name} /R": Resampling(OTHERS[name]) for name in ("xnes", "cma-es 2016", "cma-es 2006")
-}
+from tests.variants import FM_NES, ONE_OF_EACH, RESAMPLED, STRATEGIES, VARIANTS, WITHOUT_PAIRS
 
 
 def default_size(d: int) -> int:
@@ -47,9 +28,9 @@ def default_size(d: int) -> int:
     return size + size % 2
 
 
-#: The default λ, and one whose draws span the whole space even when they come in mirrored pairs; and one
-#: dimension in which the ridge test is an estimate.
-SIZES = [(d, lam) for d in (1, 2, 5, 13) for lam in (default_size(d), 4 * d + 4)] + [(30, 14)]
+#: The default λ, and where it is too small for that, one whose draws span the whole space even when they come
+#: in mirrored pairs; and one dimension in which the ridge test is an estimate.
+SIZES = [(d, default_size(d)) for d in (1, 2, 5, 13)] + [(5, 24), (13, 56), (30, 14)]
 
 
 def table(strategies: dict[str, Any], sizes: list[tuple[int, int]] = SIZES) -> Any:
@@ -145,6 +126,12 @@ def moved_on(states: list[Any]) -> bool:
     return not np.array_equal(states[0].mean, states[-1].mean)
 
 
+def test_every_method_is_in_the_table() -> None:
+    known = [variant.method for variant in VARIANTS.values()]
+    for name, make in NAMES.items():
+        assert make() in known, f"{name} has no row in tests/variants.py"
+
+
 @table(STRATEGIES)
 def test_the_test_problem_fails_for_part_of_the_points_but_not_at_once(
     strategy: Any, d: int, lam: int
@@ -232,7 +219,7 @@ def random_rotation(rng: np.random.Generator, d: int) -> np.ndarray:
     return q * np.sign(np.diag(r)) if d > 1 else -np.eye(1)
 
 
-@table(STRATEGIES)
+@table({name: v.method for name, v in VARIANTS.items() if not v.resamples and not v.not_rotated})
 def test_rotation_of_the_problem_rotates_the_run(strategy: Any, d: int, lam: int) -> None:
     rng = np.random.default_rng(5)
     R = random_rotation(rng, d)
@@ -260,6 +247,117 @@ def test_rotation_of_the_problem_rotates_the_run(strategy: Any, d: int, lam: int
         covariance = strategy.covariance(a)
         atol = 1e-8 * np.abs(covariance).max()
         np.testing.assert_allclose(turned.covariance(b), R @ covariance @ R.T, rtol=0, atol=atol)
+
+
+@table({name: v.method for name, v in VARIANTS.items() if v.not_rotated}, [(5, 24)])
+def test_what_is_marked_as_not_rotated_is_not(strategy: Any, d: int, lam: int) -> None:
+    """On a function of the distance alone, so that only the method can tell one direction from another."""
+
+    def distances(R: np.ndarray) -> float:
+        rng = np.random.default_rng(5)
+        state = strategy.init(R @ np.full(d, 2.0), np.float64(1), R @ rng.standard_normal(d))
+        for _ in range(30):
+            z = draw(strategy, rng, d, lam) @ R.T
+            state = strategy.update(state, z, (strategy.sample(state, z) ** 2).sum(axis=1))
+        return float(np.linalg.norm(state.mean))
+
+    turned = random_rotation(np.random.default_rng(6), d)
+    assert abs(distances(turned) / distances(np.eye(d)) - 1) > 1e-3
+
+
+@table(STRATEGIES)
+def test_the_order_of_the_draws_does_not_matter(strategy: Any, d: int, lam: int) -> None:
+    """Permuted with their values they make the same update but for rounding, which is 1e-11 of it at most.
+
+    Failed points stand in the order of sampling where there are no pairs, so there all are feasible. Where
+    there are, whole pairs change places, and the two of a pair as well unless both have failed and tie.
+    """
+    rng = np.random.default_rng(11)
+    fun = cut_valley if strategy.mirrored else valley
+    for state in drive(strategy, d, lam, fun, generations=24)[::6]:
+        z = draw(strategy, rng, d, lam)
+        f = fun(strategy.sample(state, z))
+        order = rng.permutation(len(z))
+        other_z, other_f = z[order], f.reshape(len(z), -1)[order]
+        if strategy.mirrored:
+            swapped = (rng.random(len(z)) < 0.5) & np.isfinite(other_f).any(axis=1)
+            other_z = np.where(swapped[:, None], -other_z, other_z)
+            other_f = np.where(swapped[:, None], other_f[:, ::-1], other_f)
+        x, other_x = strategy.sample(state, z), strategy.sample(state, other_z)
+        np.testing.assert_allclose(np.sort(other_x, axis=0), np.sort(x, axis=0), rtol=1e-12)
+        one, other = (strategy.update(state, *told) for told in ((z, f), (other_z, other_f.ravel())))
+        assert not np.array_equal(one.mean, state.mean)
+        sigma = float(one.sigma)
+        np.testing.assert_allclose(other.mean, one.mean, rtol=1e-14, atol=1e-11 * sigma)
+        np.testing.assert_allclose(other.sigma, one.sigma, rtol=1e-11)
+        C = strategy.covariance(one)
+        np.testing.assert_allclose(strategy.covariance(other), C, rtol=0, atol=1e-11 * np.abs(C).max())
+
+
+# -- random values ----------------------------------------------------------------------------------------
+
+#: Enough for a bias of a seventh of what one generation changes to be seen.
+SAMPLES = 600
+
+
+def random_values(strategy: Any, path: Any) -> tuple[np.ndarray, np.ndarray, set[str]]:
+    """Change of ln σ and of the mean (in steps of each coordinate) of many first generations; the phases.
+
+    path: makes the p_σ that each begins with from a generator and d. In so many dimensions one generation
+    cannot make the search move.
+    """
+    d, lam = 24, 12
+    rng = np.random.default_rng(13)
+    state = drive(strategy, d, lam, valley, generations=20)[-1]
+    deviations = np.sqrt(np.diag(strategy.covariance(state)))
+    growth, steps, phases = [], [], set()
+    for _ in range(SAMPLES):
+        if "p_sigma" in state._fields:
+            state = state._replace(p_sigma=path(rng, d))
+        following = strategy.update(state, draw(strategy, rng, d, lam), rng.random(lam))
+        growth.append(math.log(following.sigma / state.sigma))
+        steps.append((following.mean - state.mean) / deviations)
+        phases.add(strategy.shape(following).phase)
+    return np.array(growth), np.array(steps), phases
+
+
+def standard_errors(samples: np.ndarray) -> Any:
+    """The mean, in standard errors of it."""
+    return samples.mean(axis=0) / (samples.std(axis=0, ddof=1) / math.sqrt(len(samples)))
+
+
+def assert_mean_unbiased(steps: np.ndarray) -> None:
+    d = steps.shape[1]
+    found = standard_errors(steps)
+    assert np.abs(found).max() < 5  # any coordinate
+    assert abs((found**2).sum() - d) < 5 * math.sqrt(2 * d) + 10  # all together; they are correlated
+
+
+def still(rng: np.random.Generator, d: int) -> np.ndarray:
+    return np.zeros(d)
+
+
+def stationary(rng: np.random.Generator, d: int) -> np.ndarray:
+    return rng.standard_normal(d)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_random_values_change_neither_the_mean_nor_the_step_size(name: str) -> None:
+    """In expectation, within 4 standard errors. See `Variant.grows` for what it needs to hold."""
+    variant = VARIANTS[name]
+    # CMA-ES compares the length of p_σ with that of N(0, I), which it is in the long run of random values.
+    growth, steps, phases = random_values(variant.method, still if variant.grows else stationary)
+    assert_mean_unbiased(steps)
+    assert abs(standard_errors(growth)) < 4
+    assert "movement" not in phases
+
+
+@pytest.mark.parametrize("name", [name for name in ("public alpha", *ONE_OF_EACH) if VARIANTS[name].grows])
+def test_what_is_marked_as_growing_grows_while_it_moves_and_its_mean_stays(name: str) -> None:
+    growth, steps, phases = random_values(VARIANTS[name].method, lambda rng, d: 3 * stationary(rng, d))
+    assert phases == {"movement"}
+    assert_mean_unbiased(steps)
+    assert standard_errors(growth) > 10
 
 
 # -- failed evaluations -----------------------------------------------------------------------------------
@@ -293,7 +391,7 @@ def test_with_mirrored_pairs_a_failed_generation_shrinks_the_step_and_keeps_the_
         assert_finite(state)
 
 
-@table(OTHERS)
+@table(WITHOUT_PAIRS)
 def test_without_pairs_failed_points_stand_in_the_order_of_sampling(strategy: Any, d: int, lam: int) -> None:
     failed = drive(strategy, d, lam, lambda x: np.full(len(x), np.nan), generations=60)
     in_order = drive(strategy, d, lam, lambda x: np.arange(len(x), dtype=float), generations=60)
@@ -311,8 +409,12 @@ def test_ties_stand_in_the_order_of_sampling(strategy: Any, d: int, lam: int) ->
     assert_same(drive(strategy, d, lam, rough), drive(strategy, d, lam, lambda x: by_rank(rough(x))))
 
 
+#: One of each kind of update.
+ONE_RULE = {name: STRATEGIES[name] for name in ("fm-nes", "xnes", "cma-es 2016", "cr-fm-nes")}
+
+
 @pytest.mark.parametrize("lam", [4, 6, 8, 12, 16, 40, 100])
-@pytest.mark.parametrize("strategy", [FMNES(), XNES(), CMAES()], ids=["fm-nes", "xnes", "cma-es"])
+@pytest.mark.parametrize("strategy", ONE_RULE.values(), ids=ONE_RULE)
 def test_ranking_is_the_literal_lexicographic_sort(strategy: Any, lam: int) -> None:
     """On generations full of ties, failures and equal distances; read off from the step that is made."""
     rng = np.random.default_rng(lam)
@@ -457,10 +559,14 @@ def test_mu_eff_is_that_of_the_authors_code() -> None:
     assert rank_weights(16).mu_eff == pytest.approx(5.10, abs=0.005)
 
 
-@table(
-    {name: s for name, s in STRATEGIES.items() if not isinstance(s, CMAES)},
-    [(2, 12), (5, 8), (13, 12), (13, 56)],
-)
+NORMALISED = {
+    name: variant.method
+    for name, variant in VARIANTS.items()
+    if not variant.resamples and not variant.explodes and not isinstance(variant.method, CMAES)
+}
+
+
+@table(NORMALISED, [(2, 12), (5, 8), (13, 12), (13, 56)])
 def test_the_determinant_of_the_shape_stays_one(strategy: Any, d: int, lam: int) -> None:
     # Down a slope, so that axes expand; then a border that lies across it.
     def slope(x: np.ndarray) -> np.ndarray:
@@ -468,7 +574,8 @@ def test_the_determinant_of_the_shape_stays_one(strategy: Any, d: int, lam: int)
 
     for fun in (slope, cut_valley):
         checked = 0
-        for state in drive(strategy, d, lam, fun, generations=200)[::20]:
+        # From the first update on: the random direction that CR-FM-NES starts with is not normalised.
+        for state in drive(strategy, d, lam, fun, generations=200)[1::20]:
             shape = strategy.covariance(state) / state.sigma**2
             condition = np.linalg.cond(shape)
             if condition < 1e10:
@@ -494,7 +601,7 @@ def test_h_inverse_is_the_one_of_the_constants() -> None:
 class Literal:
     """What one generation of the FM-NES family does to the paths and the mean, from its definitions."""
 
-    def __init__(self, strategy: FMNES, z: np.ndarray, f: np.ndarray) -> None:
+    def __init__(self, strategy: Any, z: np.ndarray, f: np.ndarray) -> None:
         n, d = z.shape
         lam = 2 * n
         points = [sign * row for row in z for sign in (1.0, -1.0)]
@@ -507,7 +614,9 @@ class Literal:
         self.feasible = lam - sum(failed)
         self.expected = math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))
         self.c_sigma = (mu_eff + 2) / (d + mu_eff + 5)
-        if strategy.path_rate == "tables":
+        # CR-FM-NES has the printed rate, and α with λ.
+        self.reach = self.feasible if getattr(strategy, "alpha", "public") == "tables" else lam
+        if getattr(strategy, "path_rate", "printed") == "tables":
             self.c_sigma /= math.sqrt(d)
         self.c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)
         self.mu_eff, self.d, self.lam = mu_eff, d, lam
@@ -524,7 +633,7 @@ class Literal:
             return self.rank
         alpha = (
             literal_h_inverse(self.d)
-            * min(1, math.sqrt(self.feasible / self.d))
+            * min(1, math.sqrt(self.reach / self.d))
             * math.sqrt(self.feasible / self.lam)
         )
         hat = self.raw * np.exp(alpha * np.linalg.norm(self.z, axis=1))

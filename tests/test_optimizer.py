@@ -24,17 +24,11 @@ from fmnes import (
     StopReason,
     UsageError,
 )
+from tests.variants import ONE_OF_EACH, STRATEGIES, VARIANTS
 
-METHODS: dict[str, Any] = {
-    "fm-nes": FMNES(),
-    "dx-nes-ic": DXNESIC(),
-    "xnes": XNES(),
-    "cma-es": CMAES(),
-    "cma-es 2006": CMAES(parameters="2006"),
-    "xnes /R": Resampling(XNES()),
-    "cma-es /R": Resampling(CMAES()),
-}
-each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+WITHOUT_REDRAWS = {name: method for name, method in ONE_OF_EACH.items() if name in STRATEGIES}
+each_without_redraws = pytest.mark.parametrize("method", WITHOUT_REDRAWS.values(), ids=WITHOUT_REDRAWS)
+each_method = pytest.mark.parametrize("method", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 
 
 def sphere(X: np.ndarray) -> np.ndarray:
@@ -69,8 +63,8 @@ def test_ask_gives_the_same_points_until_they_have_values(method: Any) -> None:
     assert not np.isin(opt.ask(), X).any()
 
 
-@pytest.mark.parametrize("method", ["fm-nes", "dx-nes-ic", "xnes", "cma-es"])
-def test_a_lost_point_is_asked_again_and_changes_nothing_else(method: str) -> None:
+@each_without_redraws
+def test_a_lost_point_is_asked_again_and_changes_nothing_else(method: Any) -> None:
     start = dict(method=method, population_size=8, rng=1)
     plain, lossy = (Optimizer([1.0, 2.0, 3.0], 0.5, **start) for _ in range(2))
     rng = np.random.default_rng(0)
@@ -430,7 +424,7 @@ def test_best_after_many_generations_is_the_minimum_of_all_that_was_told(method:
 # -- bounds -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [FMNES(), XNES(), CMAES()], ids=["fm-nes", "xnes", "cma-es"])
+@each_without_redraws
 def test_points_outside_the_bounds_are_never_asked_for_and_cost_nothing(method: Any) -> None:
     opt = Optimizer([0.5, 0.5], 0.5, rng=1, bounds=([0.0, -np.inf], 1.0), method=method, population_size=20)
     asked = 0
@@ -457,11 +451,11 @@ def test_a_point_on_a_bound_is_inside() -> None:
     assert len(Optimizer([1.0, 2.0], 0.5, rng=3, population_size=4, bounds=(-9.0, smaller)).ask()) < 4
 
 
-@pytest.mark.parametrize("method", ["fm-nes", "dx-nes-ic", "xnes", "cma-es"])
-def test_a_long_row_of_generations_without_an_evaluation_stops(method: str) -> None:
+@each_without_redraws
+def test_a_long_row_of_generations_without_an_evaluation_stops(method: Any) -> None:
     opt = Optimizer(np.zeros(6), 1e6, rng=1, bounds=(-1e-9, 1e-9), method=method)
     X = opt.ask()
-    if method in ("fm-nes", "dx-nes-ic"):  # they shrink on failures, and may come home
+    if opt.strategy.mirrored:  # these shrink on failures, and may come home
         while opt.generation < 2000 and not opt.stop_reason and not len(X):
             opt.tell([])
             X = opt.ask()
@@ -607,14 +601,8 @@ def shape_matrix() -> np.ndarray:
     return np.array([[2.0, 0.0, 0.0], [1.5, 0.5, 0.0], [-0.7, 0.2, 1.0]])
 
 
-SAMPLERS: dict[str, Any] = {
-    "fm-nes": FMNES(),
-    "fm-nes B0": FMNES(B0=shape_matrix()),
-    "dx-nes-ic B0": DXNESIC(B0=shape_matrix()),
-    "xnes B0": XNES(B0=shape_matrix()),
-    "cma-es": CMAES(),
-    "cma-es 2006": CMAES(parameters="2006"),
-    "cma-es 2006 refresh 9": CMAES(parameters="2006", refresh=9),
+SAMPLERS = STRATEGIES | {
+    f"{name}, B0": VARIANTS[name].with_shape(shape_matrix()) for name in ("fm-nes", "dx-nes-ic", "xnes")
 }
 
 
@@ -665,8 +653,8 @@ def test_b0_is_the_initial_shape_whatever_its_sign_and_size() -> None:
             np.testing.assert_allclose(opt.covariance, B @ B.T, rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["fm-nes", "dx-nes-ic", "xnes", "cma-es"])
-def test_a_view_cannot_reach_the_optimizer(method: str) -> None:
+@each_method
+def test_a_view_cannot_reach_the_optimizer(method: Any) -> None:
     opt, plain = (advance(Optimizer([1.0, 2.0], 0.5, rng=1, method=method), 3) for _ in range(2))
     view = opt.view()
     for array in (view.mean, view.axis_lengths, opt.mean, opt.covariance):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import CMAES, DXNESIC, FMNES, XNES, Optimizer, StopReason, View, minimize
+from fmnes import Optimizer, StopReason, View, minimize
 from fmnes.result import Best
 from fmnes.search.stopping import (
     Recent,
@@ -24,6 +24,7 @@ from fmnes.search.stopping import (
     target_reached,
     values_settled,
 )
+from tests.variants import ONE_OF_EACH, STRATEGIES
 
 inf, nan = math.inf, math.nan
 ABOVE, BELOW = math.nextafter(1, 2), math.nextafter(1, 0)
@@ -193,13 +194,7 @@ def test_every_reason_has_its_own_words() -> None:
 
 # -- whole runs -------------------------------------------------------------------------------------------
 
-METHODS: dict[str, Any] = {
-    "fm-nes": FMNES(),
-    "dx-nes-ic": DXNESIC(),
-    "xnes": XNES(),
-    "cma-es": CMAES(),
-    "cma-es 2006": CMAES(parameters="2006"),
-}
+METHODS = {name: method for name, method in ONE_OF_EACH.items() if name in STRATEGIES}
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
 

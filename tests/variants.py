@@ -25,6 +25,8 @@ class Variant:
     """Settings, or `Resampling` of some."""
     not_rotated: str = ""
     """Why a rotated problem is another problem for it; empty: a rotation changes nothing."""
+    explodes: str = ""
+    """Why its shape may become too elongated for floating point within a few hundred generations."""
     grows: str = ""
     """Why σ grows under random values; empty: E ln σ stays what it is."""
 
@@ -51,7 +53,12 @@ def _fm_nes(method: FMNES) -> Variant:
 
 
 def _cr_fm_nes(method: CRFMNES) -> Variant:
-    return Variant(method, not_rotated="its covariance is a diagonal and one direction", grows=EMPHASIS)
+    return Variant(
+        method,
+        not_rotated="its covariance is a diagonal and one direction",
+        explodes="" if method.max_change else "no limit on the changes of v and D, on ridges across the axes",
+        grows=EMPHASIS,
+    )
 
 
 VARIANTS: dict[str, Variant] = {
