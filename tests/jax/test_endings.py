@@ -65,8 +65,8 @@ class Replayed:
 def by_numpy(key: Any, values: list[float] | None = None, **options: Any) -> fmnes.Result:
     opt = fmnes.Optimizer(X0, 1.0, **options)
     z0, z = draws(key, LAM // 2 if opt.strategy.mirrored else LAM)
-    opt._rng = Replayed(z)  # type: ignore[assignment]
-    opt._state = opt.strategy.init(X0, np.float64(1.0), np.asarray(z0))
+    opt._distribution.rng = Replayed(z)  # type: ignore[assignment]
+    opt._distribution.state = opt.strategy.init(X0, np.float64(1.0), np.asarray(z0))
     while opt.stop_reason is None:
         f = fun_of_all(opt.ask())
         opt.tell(f)
