@@ -152,6 +152,7 @@ def test_settings_limits_and_counters_come_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.bounds, opt.bounds)
     np.testing.assert_array_equal(loaded.best.x, opt.best.x)
     assert loaded.best[1:] == opt.best[1:]
+    assert not loaded.best.x.flags.writeable
     a, b = loaded.view(), opt.view()
     assert (a.generation, a.evaluations, a.feasible_share, a.generation_best, a.phase) == (
         b.generation,

@@ -52,7 +52,8 @@ def dump_best(best: Best) -> Saved:
 def restore_best(metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], d: int) -> Best:
     if "best.x" not in arrays:
         return Best(None, np.inf, 0)
-    x, fun = finite(arrays["best.x"], (d,)), finite(arrays["best.fun"], ())
+    x, fun = finite(arrays["best.x"], (d,)).copy(), finite(arrays["best.fun"], ())
+    x.setflags(write=False)  # it is handed out
     return Best(x, float(fun), count(metadata["best_evaluation"]))
 
 
