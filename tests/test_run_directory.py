@@ -653,15 +653,24 @@ def test_a_snapshot_that_is_a_pipe_is_not_waited_for(tmp_path):
 # -- a forked child ---------------------------------------------------------------------------------------
 
 
+FORKS = """
+import os, sys
+import numpy as np
+from fmnes.outcome import Outcome
+from fmnes.storage.directory import RunDirectory
+with RunDirectory.create(sys.argv[1], {}) as run:
+    run.log.record((0, 0, 0, 0, 0), Outcome("value", 1.0), np.zeros(3), 1.0, 0.1)
+    pid = os.fork()
+    if pid == 0:
+        run.close()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert os.path.exists(sys.argv[1] + "/evaluations.sqlite-wal"), "the child has closed the database"
+    run.log.record((0, 0, 1, 0, 0), Outcome("value", 2.0), np.zeros(3), 1.0, 0.1)
+"""
+
+
 def test_a_forked_child_does_not_touch_the_log(path):
-    with RunDirectory.create(path, {}) as run:
-        run.log.record((0, 0, 0, 0, 0), Outcome("value", 1.0), X, 1.0, 0.1)
-        pid = os.fork()
-        if pid == 0:
-            run.close()
-            os._exit(0)
-        os.waitpid(pid, 0)
-        assert (path / "evaluations.sqlite-wal").exists(), "the child has closed the parent's database"
-        run.log.record((0, 0, 1, 0, 0), Outcome("value", 2.0), X, 1.0, 0.1)
+    subprocess.run([sys.executable, "-c", FORKS, path], check=True, timeout=60)
     with RunDirectory.open(path) as run:
         assert run.log.count() == 2
