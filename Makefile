@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Many tests wait for processes: twice as many at a time as there are cores.
+TESTS  := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 
 .PHONY: run test test-jax check clean
 
@@ -9,7 +11,7 @@ run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of t
 	$(BIN)/fmnes demo
 
 test: $(VENV)/.ready-dev       ## the whole test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --ignore tests/jax
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) --ignore tests/jax
 
 test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the CPU
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n auto tests/jax

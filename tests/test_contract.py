@@ -8,6 +8,8 @@ written out again, from the paper's side, and never taken from the code under te
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import math
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -34,9 +36,24 @@ SIZES = [(d, default_size(d)) for d in (1, 2, 5, 13)] + [(5, 24), (13, 56), (30,
 
 
 def table(strategies: dict[str, Any], sizes: list[tuple[int, int]] = SIZES) -> Any:
-    rows = [(strategy, d, lam) for strategy in strategies.values() for d, lam in sizes]
-    names = [f"{name}, d={d}, λ={lam}" for name in strategies for d, lam in sizes]
-    return pytest.mark.parametrize(("strategy", "d", "lam"), rows, ids=names)
+    """One test for each strategy, which goes through all sizes."""
+
+    def decorate(test: Callable[..., None]) -> Any:
+        @functools.wraps(test)
+        def through_all_sizes(**arguments: Any) -> None:
+            for d, lam in sizes:
+                try:
+                    test(**arguments, d=d, lam=lam)
+                except BaseException as error:
+                    error.add_note(f"with d = {d}, λ = {lam}")
+                    raise
+
+        signature = inspect.signature(test)
+        others = [p for name, p in signature.parameters.items() if name not in ("d", "lam")]
+        through_all_sizes.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return pytest.mark.parametrize("strategy", strategies.values(), ids=strategies)(through_all_sizes)
+
+    return decorate
 
 
 # -- driving a strategy by hand ---------------------------------------------------------------------------
