@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
 from fmnes.evaluation.clock import TICK, AwakeClock
-from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.outcome import Outcome, infeasible, lost
 
 #: Signals that no computation raises.
@@ -72,14 +72,14 @@ class Retried:
         self._deaths: dict[tuple[int, ...], int] = {}
         """Of each point that was ended from outside and not answered since: how often so, alone."""
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         together = [i for i, task in enumerate(tasks) if task.point not in self._deaths]
         alone = [i for i, task in enumerate(tasks) if task.point in self._deaths]
         repeated: list[tuple[int, Outcome]] = []
         for batch in [together, *([i] for i in alone)]:
             if not batch or (deadline is not None and time.monotonic() >= deadline):
                 continue
-            with closing(self._evaluator([tasks[i] for i in batch], deadline)) as finished:  # type: ignore[type-var]
+            with closing(self._evaluator([tasks[i] for i in batch], deadline)) as finished:
                 for position, outcome in finished:
                     i = batch[position]
                     if self._repeats(tasks[i], outcome):

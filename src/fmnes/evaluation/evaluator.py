@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -32,6 +32,10 @@ class Task(NamedTuple):
         return self.restart, self.generation, self.slot, self.redraw, self.attempt
 
 
+#: Each finished task's position in its batch, and what came of it.
+Outcomes = Generator[tuple[int, Outcome], None, None]
+
+
 class Evaluator(Protocol):
     """Yields (position in `tasks`, outcome) for each task as it finishes, in any order.
 
@@ -39,9 +43,7 @@ class Evaluator(Protocol):
     deadline, a time of time.monotonic(): the iterator then ends early, without an outcome for them.
     """
 
-    def __call__(
-        self, tasks: Sequence[Task], deadline: float | None = None
-    ) -> Iterator[tuple[int, Outcome]]: ...
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes: ...
     def close(self) -> None: ...
 
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, as_completed
 from contextlib import suppress
 from typing import Any, Literal
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.outcome import Outcome, call, lost
 from fmnes.result import Vector
 
@@ -40,7 +40,7 @@ class ExecutorEvaluator:
         self._fun = fun
         self._executor = executor
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         positions: dict[Future[Plain], int] = {}
         try:
             for position, task in enumerate(tasks):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import Infeasible, Lost, ObjectiveError
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.outcome import (
     WRONG_TYPE,
     Outcome,
@@ -31,7 +31,7 @@ class Serial:
         self._fun = fun
         self._call = call if on_error == "infeasible" else call_or_raise
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         for position, task in enumerate(tasks):
             if deadline is not None and time.monotonic() >= deadline:
                 return
@@ -47,7 +47,7 @@ class Vectorized:
     def __init__(self, fun: Callable[[Any], Any]) -> None:
         self.fun = fun
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         values = call_vectorized(self.fun, np.array([task.x for task in tasks])) if tasks else ()
         for position, value in enumerate(values):
             yield position, from_number(float(value))

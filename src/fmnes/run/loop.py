@@ -141,7 +141,7 @@ class Loop:
         outcomes: list[Outcome | None] = [None] * len(tasks)
         stop = None
         try:
-            with closing(self._evaluator(tasks, self._deadline)) as finished:  # type: ignore[type-var]
+            with closing(self._evaluator(tasks, self._deadline)) as finished:
                 for position, outcome in finished:
                     self._examine(outcome, first=position == 0)
                     outcomes[position] = outcome

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
 from fmnes.errors import RunError, StorageError
-from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.outcome import Outcome
 from fmnes.storage.log import EvaluationLog, Key, Known, x_hash
 
@@ -30,7 +30,7 @@ class Remembering:
         self.evaluated = 0
         """Evaluations that were made, and not remembered."""
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         rest: list[tuple[int, Task]] = []
         self._faults = []
         known = self._log.find(tasks[0].restart, tasks[0].generation) if tasks else {}
@@ -54,7 +54,7 @@ class Remembering:
         if not rest:
             return
         began = time.monotonic()
-        with closing(self._evaluator([task for _, task in rest], deadline)) as finished:  # type: ignore[type-var]
+        with closing(self._evaluator([task for _, task in rest], deadline)) as finished:
             for i, outcome in finished:
                 position, task = rest[i]
                 self.evaluated += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from fmnes.arguments import check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
-from fmnes.evaluation.evaluator import Evaluator, Task
-from fmnes.outcome import Outcome
+from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.result import Result, StopReason, View
 from fmnes.run.session import StoppedByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective
@@ -173,7 +172,7 @@ class _NothingLeft:
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         raise RunError(
             f"{self._directory.path}: found evaluations missing from the log; pass fun= to make them"
         )

@@ -9,13 +9,13 @@ import resource
 import selectors
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.clock import AwakeClock, wait_for
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.guard import TOKEN, Guard
 from fmnes.evaluation.programs.process import PARAMS, Program
@@ -54,7 +54,7 @@ class CommandEvaluator:
         directory = None if command.directory is None else str(command.directory)
         self._workspace = workspace or Workspace(directory, command.max_kept, kept_in)
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         end = math.inf if deadline is None else deadline
         waiting = deque(enumerate(tasks))
         running: dict[int, Program] = {}

@@ -9,7 +9,7 @@ import selectors
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
 from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame
 from fmnes.evaluation.workers.shipping import ship
 from fmnes.evaluation.workers.worker import State, Worker
@@ -76,7 +76,7 @@ class Workers:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         if self._state != "free":
             raise UsageError(f"these workers are {self._state}")
         self._state = "busy with another batch"
