@@ -498,7 +498,7 @@ def toml(changes: dict[tuple[str, str], str]) -> str:
     tables: dict[str, dict[str, str]] = {
         "": {"command": '["/bin/echo", "1"]'},
         "parameters.a": {"start": "1.0", "step": "1.5", "lower": "0.5"},
-        "run": {"max_evaluations": "4", "seed": "1"},
+        "run": {"max_evaluations": "2", "seed": "1"},
         "program": {},
     }
     for (table, key), value in changes.items():

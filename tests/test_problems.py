@@ -14,6 +14,7 @@ import pytest
 
 from fmnes import problems
 from fmnes.errors import ArgumentError
+from tests.rows import through
 
 # Table I and the two problems beside it, with i from 1 as printed: x[i - 1] is x_i.
 
@@ -134,9 +135,7 @@ def test_names_are_the_table_and_its_rotations() -> None:
     assert problems.names() == [*TABLE, *(f"rotated-{name}" for name in TABLE)]
 
 
-@pytest.mark.parametrize(
-    ("name", "d", "parameters"), [(name, d, {}) for name, d in PLAIN] + PARAMETERS, ids=str
-)
+@through(("name", "d", "parameters"), [(name, d, {}) for name, d in PLAIN] + PARAMETERS)
 def test_values_and_region_are_those_of_the_table(name: str, d: int, parameters: dict[str, Any]) -> None:
     objective, region, *_ = TABLE[name]
     region_parameters = parameters if "active" in name else {}
@@ -160,7 +159,7 @@ def test_points_cover_both_sides(name: str, prefix: str) -> None:
         assert n / 4 < feasible.sum() < 3 * n / 4
 
 
-@pytest.mark.parametrize(("name", "d"), PLAIN)
+@through(("name", "d"), PLAIN)
 def test_starts_and_optima_are_those_of_the_table(name: str, d: int) -> None:
     _, _, optimum, x0, sigma0 = TABLE[name]
     problem = problems.get(name, d)
@@ -174,7 +173,7 @@ def test_the_default_dimension_is_that_of_the_paper() -> None:
     assert problems.get("sphere").d == 40
 
 
-@pytest.mark.parametrize(
+@through(
     ("name", "d", "parameters"),
     [(name, d, {}) for name, d in ALL]
     + PARAMETERS
@@ -185,7 +184,6 @@ def test_the_default_dimension_is_that_of_the_paper() -> None:
         for d in (2, 3, 40)
         for seed in range(1, 30)
     ],
-    ids=str,
 )
 def test_the_optimum_and_the_start_are_feasible(name: str, d: int, parameters: dict[str, Any]) -> None:
     problem = problems.get(name, d, **parameters)
@@ -196,7 +194,7 @@ def test_the_optimum_and_the_start_are_feasible(name: str, d: int, parameters: d
     assert 0 < problem.fun(problem.x0) < math.inf
 
 
-@pytest.mark.parametrize(("name", "d"), ALL)
+@through(("name", "d"), ALL)
 def test_a_batch_is_its_rows(name: str, d: int) -> None:
     problem = problems.get(name, d)
     X = points(name, d)
@@ -210,7 +208,7 @@ def test_a_batch_is_its_rows(name: str, d: int) -> None:
     np.testing.assert_array_equal(problem.is_feasible(X), [problem.is_feasible(x) for x in X])
 
 
-@pytest.mark.parametrize(("name", "d"), [(name, d) for name, d in PLAIN if name.startswith("ic-")])
+@through(("name", "d"), [(name, d) for name, d in PLAIN if name.startswith("ic-")])
 def test_the_boundary_is_feasible_and_the_next_number_is_not(name: str, d: int) -> None:
     problem = problems.get(name, d)
     edge, beyond = (1.0, math.inf) if "rosenbrock" in name else (0.0, -math.inf)
@@ -223,7 +221,7 @@ def test_the_boundary_is_feasible_and_the_next_number_is_not(name: str, d: int) 
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-@pytest.mark.parametrize(("name", "d"), PLAIN)
+@through(("name", "d"), PLAIN)
 def test_a_rotated_problem_is_the_plain_one_at_rx(name: str, d: int, seed: int) -> None:
     plain = problems.get(name, d)
     rotated = problems.get(f"rotated-{name}", d, rotation_seed=seed)
@@ -287,7 +285,7 @@ def test_the_active_formula_goes_on_falling_across_the_boundary() -> None:
     assert free.fun(held.optimum - [1e-3, 0, 0]) < free.fun(held.optimum)
 
 
-@pytest.mark.parametrize(("name", "d"), [(name, d) for name, d in ALL if d == 5])
+@through(("name", "d"), [(name, d) for name, d in ALL if d == 5])
 def test_nothing_is_modified(name: str, d: int) -> None:
     problem = problems.get(name, d)
     X = points(name, d)
@@ -304,7 +302,7 @@ def test_nothing_is_modified(name: str, d: int) -> None:
         problem.d = 3  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("name", "d"), [(name, d) for name, d in ALL if d == 5])
+@through(("name", "d"), [(name, d) for name, d in ALL if d == 5])
 def test_lists_whole_numbers_and_float32(name: str, d: int) -> None:
     problem = problems.get(name, d)
     wanted = problem.fun(np.array([[1.0, 0, 1, 0, 1]] * 2))
@@ -391,7 +389,7 @@ def test_the_example_in_the_docstring() -> None:
     assert result.attempted > 0 and result.failed == 0
 
 
-@pytest.mark.parametrize(("name", "d"), [(name, d) for name, d in ALL if d in (2, 40)])
+@through(("name", "d"), [(name, d) for name, d in ALL if d in (2, 40)])
 def test_jax_under_jit_and_vmap(name: str, d: int) -> None:
     jax = pytest.importorskip("jax")
     problem = problems.get(name, d)
