@@ -92,7 +92,8 @@ def main() -> None:
     rows = [measure(*row, options.seconds) for row in ROWS]
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in (HEAD, ("---",) * len(HEAD), *rows)]
     command = f"python -m benchmarks.snapshots --seconds {options.seconds:g}"
-    text = f"# What snapshots cost\n\n`{command}`, one thread, a local disk.\n\n" + "\n".join(lines) + "\n"
+    head = f"# What snapshots cost\n\n`{command}`, OPENBLAS_NUM_THREADS=1, on a local disk.\n\n"
+    text = head + "\n".join(lines) + "\n"
     print(text)
     if options.out:
         options.out.write_text(text)

@@ -8,10 +8,12 @@ the way, or break its receiver. Before all that goes sys.path, as a line for `gu
 from __future__ import annotations
 
 import json
+import math
 import struct
+from dataclasses import replace
 from typing import IO
 
-from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
+from fmnes.outcome import DETAIL_LIMIT, Outcome, infeasible, lost
 
 LENGTH = struct.Struct("<Q")
 _FLOAT = struct.Struct("<d")
@@ -47,17 +49,19 @@ def encode(outcome: Outcome, *, no_files: bool = False) -> bytes:
     return kind + json.dumps([clean(str(word)[:DETAIL_LIMIT]) for word in words]).encode()
 
 
-def decode(answer: bytes) -> Outcome:
-    """Raises ValueError or TypeError for what `encode` cannot have written."""
+def decode(answer: bytes, seconds: float) -> Outcome:
+    """The outcome, which took so long. Raises ValueError or TypeError for what `encode` never writes."""
     kind, rest = answer[:1], answer[1:]
     if kind == VALUE and len(rest) == _FLOAT.size:
-        return from_number(_FLOAT.unpack(rest)[0])
-    if kind in (FAILED, NO_FILES):
+        (value,) = _FLOAT.unpack(rest)
+        if math.isfinite(value):
+            return Outcome("value", value, seconds=seconds)
+    elif kind in (FAILED, NO_FILES):
         status, reason, fault, detail = map(str, json.loads(rest))
         if status == "infeasible":
-            return infeasible(reason, fault=fault, detail=detail)
+            return replace(infeasible(reason, fault=fault, detail=detail), seconds=seconds)
         if status == "lost":
-            return lost(reason, detail=detail)
+            return replace(lost(reason, detail=detail), seconds=seconds)
     raise ValueError("not an answer")
 
 

@@ -190,6 +190,8 @@ class Workers:
 
     def _expired(self) -> list[Worker]:
         """Those with whom our patience is over. That of a suspended one stands still."""
+        if all(worker.expires == math.inf for worker in self._workers):
+            return []
         now = self._clock.now()
         passed = now - self._looked
         if passed >= TICK or any(worker.expires <= now for worker in self._workers):
@@ -205,14 +207,14 @@ class Workers:
                 return
             if worker.state is State.STARTING:
                 return self._hear_first(worker, answer)
-            outcome = decode(answer)
+            outcome = decode(answer, time.monotonic() - worker.started)
             if worker.task is None:
                 raise ValueError("an answer without a question")
         except (ValueError, TypeError):
             if worker.state is State.STARTING:
                 self._start_failed("unreadable answer")
             return worker.kill(infeasible("unreadable answer", fault="unreadable answer"))
-        task, seconds = worker.task, time.monotonic() - worker.started
+        task = worker.task
         worker.has_answered()
         self._failed_starts = 0
         no_files = answer.startswith(NO_FILES)
@@ -222,7 +224,7 @@ class Workers:
             self._without_files.add(task)
             self._pending.appendleft(task)
         else:
-            finished.append((task, replace(outcome, seconds=seconds)))
+            finished.append((task, outcome))
 
     def _hear_first(self, worker: Worker, answer: bytes) -> None:
         """Has it loaded the objective?"""
