@@ -11,7 +11,7 @@ run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of t
 	$(BIN)/fmnes demo
 
 test: $(VENV)/.ready-dev       ## the whole test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) --dist worksteal --ignore tests/jax
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) --ignore tests/jax
 
 test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the CPU
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n auto tests/jax

@@ -106,7 +106,7 @@ def as_value(told: Any) -> float:
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @settings(
-    max_examples=35, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(p=problems())
 @example(
@@ -148,7 +148,7 @@ def test_any_values_can_be_told(method: Any, p: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @settings(
-    max_examples=8, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=6, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(p=problems(), moments=st.sets(st.integers(0, 2 * GENERATIONS - 1), min_size=1, max_size=3))
 def test_saving_and_loading_at_any_moment_changes_nothing(

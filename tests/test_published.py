@@ -14,7 +14,7 @@ import pytest
 from fmnes import CMAES, DXNESIC, FMNES, XNES, Optimizer, problems
 from fmnes.strategies import Strategy
 
-TRIALS = 6
+TRIALS = 4
 PAPER_TRIALS = 50
 
 
@@ -31,9 +31,9 @@ CELLS = {
     "FM-NES sphere": Cell(FMNES(), "sphere", 8, 4820, 184),
     "FM-NES cigar": Cell(FMNES(), "cigar", 8, 13000, 359),
     "FM-NES ic-sphere": Cell(FMNES(), "ic-sphere", 12, 19300, 1170),
-    "FM-NES ellipsoid": Cell(FMNES(), "ellipsoid", 16, 36100, 1070, 4),
-    "FM-NES rotated ellipsoid": Cell(FMNES(), "rotated-ellipsoid", 16, 36100, 1070, 4),
-    "FM-NES ic-rosenbrock": Cell(FMNES(), "ic-rosenbrock", 20, 69900, 1480, 3),
+    "FM-NES ellipsoid": Cell(FMNES(), "ellipsoid", 16, 36100, 1070, 3),
+    "FM-NES rotated ellipsoid": Cell(FMNES(), "rotated-ellipsoid", 16, 36100, 1070, 3),
+    "FM-NES ic-rosenbrock": Cell(FMNES(), "ic-rosenbrock", 20, 69900, 1480, 2),
     "DX-NES-IC cigar": Cell(DXNESIC(), "cigar", 20, 23100, 924),
     "DX-NES-IC ic-sphere": Cell(DXNESIC(), "ic-sphere", 12, 19600, 1380),
     "Method A": Cell(FMNES(rank_one="always"), "ic-sphere", 16, 23200, 1340),
