@@ -20,7 +20,8 @@ from fmnes.errors import RunError
 from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.storage import log as log_module
 from fmnes.storage.atomic import file_system_type, is_network, on_network
-from fmnes.storage.log import EvaluationLog, Key, x_hash
+from fmnes.storage.log import EvaluationLog
+from fmnes.storage.rows import Key, x_hash
 
 X = np.linspace(-1, 1, 20)
 

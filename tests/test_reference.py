@@ -62,7 +62,7 @@ PROBLEMS = {
 
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("variant", FM_NES)
-@pytest.mark.parametrize(("d", "population_size"), [(2, 6), (5, 8), (10, 10), (10, 40)])
+@pytest.mark.parametrize(("d", "population_size"), [(2, 6), (5, 8), (10, 40)])
 def test_fm_nes_family(variant: str, problem: str, d: int, population_size: int) -> None:
     rng = np.random.default_rng([d, population_size])
     settings = FM_NES[variant]

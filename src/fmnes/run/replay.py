@@ -15,7 +15,8 @@ from dataclasses import replace
 from fmnes.errors import RunError, StorageError
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.outcome import Outcome
-from fmnes.storage.log import EvaluationLog, Key, Known, x_hash
+from fmnes.storage.log import EvaluationLog
+from fmnes.storage.rows import Key, Known, x_hash
 
 #: A row that takes back the one before it, known by its fault.
 FORGOTTEN = Outcome("lost", reason="the run stopped here; it is evaluated again", fault="forgotten")

@@ -68,7 +68,8 @@ def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Eval
     try:
         yield remembering
     except ObjectiveError as error:
-        remembering.forget_faults()
+        with contextlib.suppress(RunError):  # a full disk must not hide what is wrong with the objective
+            remembering.forget_faults()
         if not remembering.evaluated:
             raise StoppedByTheLog(*error.args) from None
         raise

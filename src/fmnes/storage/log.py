@@ -11,13 +11,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -26,59 +23,15 @@ from fmnes.outcome import Outcome
 from fmnes.result import Vector
 from fmnes.storage.atomic import atomic_write, on_network
 from fmnes.storage.regular import is_regular, open_regular
+from fmnes.storage.rows import COLUMNS, INSERT, KEY, SCHEMA, Known, Logged, decode, encode
 
 APPLICATION_ID = 0x464D4E53  # "FMNS"
 VERSION = 1
-#: Longer points are not stored, only their hash: they follow from the snapshot and would fill the disk.
-MAX_STORED_DIMENSION = 10_000
 #: Mean seconds an evaluation from which on durability "auto" pays for a sync of each row (about 3 ms).
 SLOW_SECONDS = 0.1
 
-# f is a blob because SQLite has no NaN and no -0.0.
-_SCHEMA = """CREATE TABLE evaluations (
-  restart INTEGER NOT NULL, generation INTEGER NOT NULL, slot INTEGER NOT NULL,
-  redraw INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  status TEXT NOT NULL, f BLOB NOT NULL,
-  reason TEXT NOT NULL, fault TEXT NOT NULL, detail TEXT NOT NULL, worker TEXT NOT NULL,
-  started REAL NOT NULL, duration REAL NOT NULL, x_hash INTEGER NOT NULL, checksum INTEGER NOT NULL, x BLOB,
-  PRIMARY KEY (restart, generation, slot, redraw, attempt)
-) WITHOUT ROWID"""
-_KEY = "restart, generation, slot, redraw, attempt"
-_COLUMNS = f"{_KEY}, status, f, reason, fault, detail, worker, started, duration, x_hash, checksum"
-_TYPES = (int, int, int, int, int, str, bytes, str, str, str, str, float, float, int, int)
-_INSERT = f"INSERT INTO evaluations ({_COLUMNS}, x) VALUES ({', '.join('?' * (len(_TYPES) + 1))})"
 _Key = tuple[int, ...]
 Durability = Literal["normal", "full", "auto"]
-
-
-class Key(NamedTuple):
-    """The name of one evaluation."""
-
-    restart: int
-    generation: int
-    slot: int
-    redraw: int = 0
-    attempt: int = 0
-
-
-class Known(NamedTuple):
-    """One try of a point, as a resumed run needs it."""
-
-    attempt: int
-    outcome: Outcome
-    x_hash: int
-
-
-class Logged(NamedTuple):
-    """One finished evaluation, as read."""
-
-    key: Key
-    outcome: Outcome
-    worker: str
-    started: float  # seconds since the epoch
-    duration: float  # seconds
-    x_hash: int
-    x: Vector | None  # None where it was not asked for, or too long to be stored
 
 
 class Summary(NamedTuple):
@@ -126,18 +79,18 @@ class EvaluationLog:
         self, key: _Key, outcome: Outcome, x: Vector, started: float, duration: float, worker: str = ""
     ) -> None:
         """Write one finished evaluation: durable when this returns, not there after a RunError."""
-        row = _encode(key, outcome, x, started, duration, worker)
+        row = encode(key, outcome, x, started, duration, worker)
         with self._writing():
             self._adapt(1, duration)
-            self._db.execute(_INSERT, row)
+            self._db.execute(INSERT, row)
 
     def record_many(self, rows: Iterable[tuple[_Key, Outcome, Vector, float, float]]) -> None:
         """Write many, each the arguments of `record`: all of them or, after a RunError, none."""
-        encoded = [_encode(*row) for row in rows]
+        encoded = [encode(*row) for row in rows]
         with self._writing():
             self._adapt(len(encoded), sum(row[12] for row in encoded))
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(_INSERT, encoded)
+            self._db.executemany(INSERT, encoded)
             self._db.execute("COMMIT")
 
     def _adapt(self, rows: int, seconds: float) -> None:
@@ -196,16 +149,16 @@ class EvaluationLog:
             elif best is None or row.outcome.value < best.outcome.value:
                 best = row
         if best is not None:
-            best = next(self._select(f"WHERE ({_KEY}) = (?, ?, ?, ?, ?)", best.key, x="x"), best)
+            best = next(self._select(f"WHERE ({KEY}) = (?, ?, ?, ?, ?)", best.key, x="x"), best)
         by_reason = {status: dict(counts.most_common()) for status, counts in reasons.items()}
         first, last = (started, ended) if statuses else (None, None)
         return Summary(statuses.total(), dict(statuses), by_reason, first, last, best)
 
     def _select(self, where: str = "", parameters: _Key = (), x: str = "NULL") -> Iterator[Logged]:
-        query = f"SELECT {_COLUMNS}, {x} FROM evaluations {where} ORDER BY {_KEY}"
+        query = f"SELECT {COLUMNS}, {x} FROM evaluations {where} ORDER BY {KEY}"
         with self._reading():
             for row in self._db.execute(query, parameters):
-                yield _decode(row)
+                yield decode(row)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -253,7 +206,7 @@ class EvaluationLog:
             raise RunError(f"found version {found}, wanted {VERSION}: a newer fmnes wrote it; upgrade")
         # To the letter: no other columns, and no trigger or view that would run at our queries.
         schema = self._db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-        if schema != [("table", "evaluations", _SCHEMA)]:
+        if schema != [("table", "evaluations", SCHEMA)]:
             raise RunError("found other tables or columns than an evaluation log has")
         (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
@@ -291,48 +244,7 @@ def is_log(path: Path) -> bool:
 def _create(path: Path) -> None:
     """An empty log, there as a whole or not at all: whatever else has this name is not ours."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {_SCHEMA}")
+        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
         empty = db.serialize()
     with atomic_write(path) as file:
         file.write(empty)
-
-
-def x_hash(x: Vector) -> int:
-    """64 bits of a point: tells whether a replayed point is the one that was evaluated."""
-    digest = blake2b(np.asarray(x, dtype="<f8").tobytes(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
-
-
-def _encode(
-    key: _Key, outcome: Outcome, x: Vector, started: float, duration: float, worker: str = ""
-) -> tuple[Any, ...]:
-    words = (outcome.reason, outcome.fault, outcome.detail, worker)
-    # Lone surrogates (a program's output that was no text) cannot be stored.
-    texts = [text.encode("utf-8", "backslashreplace").decode() for text in words]
-    f = struct.pack("<d", outcome.value)
-    times = (float(started), float(duration) + 0.0)  # no -0.0
-    row = (*map(int, key), outcome.status, f, *texts, *times, x_hash(x))
-    stored = np.asarray(x, dtype="<f8").tobytes() if np.size(x) <= MAX_STORED_DIMENSION else None
-    return *row, _checksum(row), stored
-
-
-def _checksum(row: tuple[Any, ...]) -> int:
-    """Of all but the point itself, which has its hash."""
-    *key, status, f, reason, fault, detail, worker, started, duration, x_hash = row
-    texts = [text.encode() for text in (status, reason, fault, detail, worker)]
-    numbers = struct.pack("<5q8sddq5I", *key, f, started, duration, x_hash, *map(len, texts))
-    return zlib.crc32(b"".join([numbers, *texts]))
-
-
-def _decode(row: tuple[Any, ...]) -> Logged:
-    *fields, checksum, x = row
-    key = Key(*fields[:5])
-    whole = tuple(map(type, row[:-1])) == _TYPES and checksum == _checksum(tuple(fields))
-    if not whole or fields[5] not in ("value", "infeasible", "lost"):
-        raise RunError(f"found a damaged row ({key})")
-    status, f, reason, fault, detail, worker, started, duration, hashed = fields[5:]
-    point = None if x is None else np.frombuffer(x, dtype="<f8").astype(np.float64)
-    if point is not None and x_hash(point) != hashed:
-        raise RunError(f"found a damaged point ({key})")
-    outcome = Outcome(status, struct.unpack("<d", f)[0], reason, fault, detail)
-    return Logged(key, outcome, worker, started, duration, hashed, point)
