@@ -28,7 +28,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, RunError, StopReason, minimize, resume
-from fmnes.run import snapshots
+from fmnes.run import session, snapshots
 from fmnes.storage import rows
 from fmnes.storage.directory import RunDirectory
 from tests import torture
@@ -801,3 +801,15 @@ def test_an_objective_that_returned_no_number_can_be_corrected(tmp_path: Path) -
     with pytest.raises(fmnes.ObjectiveError, match="returned str"):
         minimize(Interrupted(fun=str), [1.0, 0.5], 1.0, rng=1, max_evaluations=20, run_dir=tmp_path / "run")
     assert resume(tmp_path / "run", Interrupted()).nfev == 20
+
+
+def test_a_result_with_points_too_long_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with more than a million coordinates, only quicker."""
+    monkeypatch.setattr(session, "MAX_RESULT_DIMENSION", 1)
+    settings = {"rng": 1, "population_size": 10, "max_evaluations": 40}
+    found = minimize(bumpy, [-0.5, 0.5], 1.0, run_dir=tmp_path / "run", **settings)
+    assert found.x is not None and found.failures
+    written = json.loads((tmp_path / "run" / "result.json").read_text())["data"]
+    assert (written["x"], written["x_mean"], written["fun"]) == (None, None, found.fun)
+    assert {failure["first_x"] for failure in written["failures"]} == {None}
+    assert np.array_equal(resume(tmp_path / "run").x, found.x)

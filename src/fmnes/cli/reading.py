@@ -39,7 +39,7 @@ def read_run(run: Path) -> Shown:
     best = summary.best
     try:
         x = None if best is None or best.x is None else best.x.tolist()
-        if best is not None and x is None and ended:
+        if best is not None and x is None and ended and ended["x"] is not None:
             x = [float(v) for v in ended["x"]]  # the result has it whole
         values = x
         if x is not None and objective["kind"] == "command":

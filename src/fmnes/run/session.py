@@ -22,6 +22,9 @@ from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.storage.directory import RunDirectory
 
+#: Longer points are not written to the result, which would become too large to be read; snapshots have them.
+MAX_RESULT_DIMENSION = 1_000_000
+
 
 def run_session(
     state: RunState,
@@ -77,8 +80,11 @@ def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Eval
 
 def _finish(directory: RunDirectory, result: Result) -> None:
     """Leave the result in the directory; a disk that is full must not take it from the caller."""
+    data = result.as_json()
+    if len(result.x_mean) > MAX_RESULT_DIMENSION:
+        data |= {"x": None, "x_mean": None, "failures": [{**f, "first_x": None} for f in data["failures"]]}
     try:
-        directory.finish(result.as_json())
+        directory.finish(data)
     except RunError as error:
         warn(f"the result could not be saved: {error}")
 
