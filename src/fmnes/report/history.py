@@ -83,10 +83,12 @@ class History:
         """Go on from the rows of a saved run, and from its time."""
         history = cls()
         seen, stride = counts
+        if stride < 1:
+            raise ValueError(f"a history of every {stride} generations")
         while len(rows) > MAX_ROWS:  # of a version that kept them all
             rows, stride = np.concatenate((rows[:-1:2], rows[-1:])), 2 * stride
         wanted = -(-seen // stride) + ((seen - 1) % stride > 0)
-        if stride < 1 or rows.shape != (wanted, len(COLUMNS)):
+        if rows.shape != (wanted, len(COLUMNS)):
             raise ValueError(f"a history of shape {rows.shape} for {seen} generations by {stride}")
         history._length, history._seen, history._stride = len(rows), seen, stride
         history._rows = np.concatenate((rows, np.empty((64, len(COLUMNS)))))

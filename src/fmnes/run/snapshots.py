@@ -20,7 +20,7 @@ from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import Arrays
 
-#: Seconds from one snapshot to the next, at least, …
+#: Seconds from one snapshot to the next, at least (0: one for each generation, whatever it costs), …
 SNAPSHOT_SECONDS = 1.0
 #: … and times what the last one took: they never take more than 5 % of a run.
 SNAPSHOT_REST = 20.0
@@ -67,6 +67,8 @@ class RunState:
             if "loop" in metadata:
                 metadata, arrays = _from_version_1(metadata, arrays)
             run = metadata["run"]
+            if not 0 <= run["seconds"] < np.inf:
+                raise ValueError(f"{run['seconds']} seconds")
             return cls(
                 Optimizer.restore(metadata, arrays),
                 Totals.restore(run["totals"], arrays),

@@ -9,6 +9,7 @@ import numpy as np
 
 from fmnes.result import Best, View
 from fmnes.search.optimizer import Optimizer
+from fmnes.search.saved import count
 from fmnes.storage.snapshot import Arrays
 
 _NONE = Best(None, np.inf, 0)
@@ -64,4 +65,4 @@ class Totals:
                 arrays["totals.best.x"], float(arrays["totals.best.fun"]), int(counts["best_evaluation"])
             )
         names = ("restarts", "evaluations", "generations", "infeasible")
-        return cls(**{name: int(counts[name]) for name in names}, best=best)
+        return cls(**{name: count(counts[name]) for name in names}, best=best)

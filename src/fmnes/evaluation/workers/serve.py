@@ -55,9 +55,8 @@ def _answer(fun: Callable[[Any], Any], x: Vector) -> bytes:
 def _outcome(fun: Callable[[Any], Any], x: Vector) -> Outcome:
     try:
         return call(fun, x)
-    except (
-        BaseException
-    ) as error:  # KeyboardInterrupt: Ctrl-C goes to the driver, so this is the objective's own
+    except BaseException as error:
+        # KeyboardInterrupt: Ctrl-C goes to the driver, so this one is the objective's own.
         with suppress(BaseException):
             return from_exception(error)
         name = type(error).__name__

@@ -36,9 +36,8 @@ def ship(fun: Callable[[Any], Any]) -> bytes:
 
     buffer = io.BytesIO()
     try:
-        Pickler(buffer).dump(
-            (fun, names, _whereabouts(main))
-        )  # in this order: `names` is complete after `fun`
+        # In this order: `names` is complete when `fun` has been pickled.
+        Pickler(buffer).dump((fun, names, _whereabouts(main)))
     except Exception as error:
         raise ArgumentError(
             f"fun: found {fun!r}, which cannot be sent to a worker process ({error}); "

@@ -248,10 +248,8 @@ class Worker:
         try:
             report = json.loads(self._report.rpartition(b"\n")[2])
             code, killed = report["status"], report["killed"]
-        except (
-            ValueError,
-            TypeError,
-        ):  # the guard itself has failed, and told why, or it was killed, or is still silent
+        except (ValueError, TypeError):
+            # The guard itself has failed, and told why, or it was killed, or is still silent.
             words = self._report.decode(errors="replace").strip()
             if self._alive_when_killed and self._killed_for:
                 return Ending(self._killed_for)
