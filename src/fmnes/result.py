@@ -30,11 +30,12 @@ class StopReason(enum.Enum):
     STORAGE = "the run could not be saved"
     CALLBACK = "the callback asked to stop"
     INTERRUPTED = "interrupted"
+    REPEATED = "every point it would try was evaluated before"
 
     @property
     def converged(self) -> bool:
-        """True for the two endings that mean the search has settled."""
-        return self in (StopReason.XTOL, StopReason.FTOL)
+        """True for the endings that mean the search has settled."""
+        return self in (StopReason.XTOL, StopReason.FTOL, StopReason.REPEATED)
 
     @property
     def restartable(self) -> bool:
@@ -52,6 +53,7 @@ _RESTARTABLE = frozenset(
         StopReason.SIGMA_UNDERFLOW,
         StopReason.NO_FEASIBLE,
         StopReason.NUMERICAL,
+        StopReason.REPEATED,
     }
 )
 
@@ -95,6 +97,8 @@ class View:
     """Best value of the last complete generation; +inf if it had none."""
     best: Best
     restart: int = 0
+    n_repeated: int = 0
+    """Points so far that were known already, and not evaluated again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,9 @@ class Result:
     history: dict[str, NDArray[Any]] = field(default_factory=dict)
     """One array per column, one entry per generation: pandas.DataFrame(result.history) reads it.
     Of more than 32,768 generations every second one is kept, then every fourth, … and always the last."""
+    n_repeated: int = 0
+    """Points that were known already, and not evaluated again: they cost nothing and are not in `nfev`. Only
+    where every coordinate is discrete."""
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON data: without the history, and without NaN or infinity."""
@@ -147,6 +154,7 @@ class Result:
             "nfev": self.nfev,
             "nit": self.nit,
             "n_infeasible": self.n_infeasible,
+            "n_repeated": self.n_repeated,
             "x_mean": self.x_mean.tolist(),
             "seed": self.seed,
             "failures": [
@@ -158,4 +166,5 @@ class Result:
     def __str__(self) -> str:
         point = "no feasible point" if self.x is None else f"fun = {self.fun:.6g}"
         failed = f", {self.n_infeasible} failed" if self.n_infeasible else ""
-        return f"{point} after {self.nfev} evaluations{failed}: {self.message}"
+        repeated = f", {self.n_repeated} known points not run again" if self.n_repeated else ""
+        return f"{point} after {self.nfev} evaluations{failed}{repeated}: {self.message}"

@@ -275,6 +275,7 @@ class Loop:
             nfev=self.state.evaluations,
             nit=totals.generations + last.nit,
             n_infeasible=totals.infeasible + last.n_infeasible,
+            n_repeated=totals.repeated + last.n_repeated,
             seed=self.state.seed,
             failures=failures,
             history=self.state.history.columns(),

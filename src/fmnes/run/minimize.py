@@ -32,6 +32,7 @@ def minimize(
     method: str | Strategy | Resampling = "fm-nes",
     population_size: int | None = None,
     bounds: Any = None,
+    integers: Any = None,
     target: float | None = None,
     max_evaluations: int | None = None,
     max_seconds: float | None = None,
@@ -63,6 +64,9 @@ def minimize(
         method: "fm-nes", "dx-nes-ic", "xnes", "cma-es", or settings such as `fmnes.FMNES(...)`.
         population_size: points per generation; by default 4 + floor(3 ln d), rounded up to even.
         bounds: (lower, upper), numbers or vectors. A point outside counts as failed and is never evaluated.
+        integers: for each coordinate True for whole numbers, or the width of its steps (0.25: quarters,
+            counted from the lower bound or else from 0), and False, 0 or None for any real number; or one of
+            these for all. Where every coordinate is discrete, no point is evaluated twice.
         target: stop as soon as a value is at most this.
         max_evaluations, max_seconds: budgets. A generation that the budget cuts makes no update.
         xtol, ftol: stop when steps are below xtol × sigma0, or when the values of many generations agree to
@@ -103,6 +107,7 @@ def minimize(
         method=method,
         population_size=population_size,
         bounds=bounds,
+        integers=integers,
         rng=rng,
         target=target,
         max_evaluations=max_evaluations,

@@ -14,9 +14,11 @@ distance of m from the limit in units of s, so most coordinates need no normal d
 from __future__ import annotations
 
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 
+from fmnes.errors import ArgumentError
 from fmnes.result import Vector
 from fmnes.search.integers import Grid
 
@@ -68,3 +70,20 @@ def _other_side(rare: float, other: float, alpha: float) -> float:
     p_rare, p = _NORMAL.cdf(-rare), _NORMAL.cdf(-other)
     p += (p_rare - alpha / 2) * (p - alpha / 2) / (1 - p_rare - alpha)
     return -_NORMAL.inv_cdf(p)
+
+
+def marginal_deviations(strategy: Any, state: Any) -> Vector:
+    """The standard deviation of each of a strategy's coordinates. (d,)"""
+    if hasattr(strategy, "deviations"):  # of one that has no matrix to take the diagonal of
+        own: Vector = strategy.deviations(state)
+        return own
+    deviations: Vector = np.sqrt(np.diagonal(strategy.covariance(state)))
+    return deviations
+
+
+def check_deviations(strategy: Any) -> None:
+    """Ours say how widely each coordinate is spread; one of the user's own may not."""
+    if not any(callable(getattr(strategy, name, None)) for name in ("covariance", "deviations")):
+        raise ArgumentError(
+            f"integers: found with {strategy!r}, which has no covariance(state); wanted a method that has"
+        )

@@ -15,6 +15,7 @@ from fmnes.arguments import check_memory, check_number, check_rng, names_options
 from fmnes.errors import FmnesError, SnapshotError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
 from fmnes.search.distribution import Distribution
+from fmnes.search.memory import Memory
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.slots import Generation
 from fmnes.search.start import Start
@@ -39,13 +40,14 @@ class Search:
         method: str | Strategy | Resampling = "fm-nes",
         population_size: int | None = None,
         bounds: Any = None,
+        integers: Any = None,
         rng: int | np.random.Generator | None = None,
         target: float | None = None,
         max_evaluations: int | None = None,
         xtol: float | None = 1e-12,
         ftol: float | None = 1e-12,
     ) -> None:
-        start = Start.of(x0, sigma0, method, population_size, bounds)
+        start = Start.of(x0, sigma0, method, population_size, bounds, integers)
         check_memory(start.strategy.matrices, len(start.x0), start.strategy.name, start.population_size)
         self.strategy, self.population_size, self.bounds = start.strategy, start.population_size, start.bounds
         self.target = check_number("target", target)
@@ -61,8 +63,11 @@ class Search:
         """Complete generations so far."""
         self.evaluations = 0
         self.n_infeasible = 0
+        self.n_repeated = 0
+        """Points that were known already, and not evaluated again."""
+        self._memory = Memory(len(start.x0)) if start.repeats else None
         self.best = Best(None, np.inf, 0)
-        self._recent = Recent.for_problem(len(start.x0), self.population_size)
+        self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
@@ -96,6 +101,7 @@ class Search:
             feasible_share=self._feasible_share,
             generation_best=self._recent.bests[-1] if self._recent.bests else np.inf,
             best=self.best,
+            n_repeated=self.n_repeated,
         )
 
     @property
@@ -112,8 +118,13 @@ class Search:
         """The same for a view that was taken already."""
         if self._start.scale is not None:  # compare the mean with steps in the same units
             view = replace(view, mean=self._distribution.state.mean)
+        steps, xtol = view, self.xtol
+        if self._start.repeats:
+            xtol = None  # the steps of a grid never vanish
+        elif self._start.grid is not None:
+            steps = self._distribution.real_part(view)
         return self.limit_reached() or search_ended(
-            view, self._recent, self._start.sigma, xtol=self.xtol, ftol=self.ftol
+            view, self._recent, self._start.sigma, xtol=xtol, ftol=self.ftol, steps=steps
         )
 
     def limit_reached(self) -> Stop | None:
@@ -144,7 +155,8 @@ class Search:
             nfev=self.evaluations,
             nit=self.generation,
             n_infeasible=self.n_infeasible,
-            x_mean=self.mean,
+            n_repeated=self.n_repeated,
+            x_mean=self._distribution.nearest(self.mean),
             seed=self.seed,
         )
 
@@ -153,6 +165,7 @@ class Search:
         limits = {**self._limits(), "max_evaluations": max_evaluations}
         opt = type(self)(**self._start.doubled().arguments(), **limits, rng=0)
         opt._distribution = Distribution(opt._start, self._distribution.rng)
+        opt._memory = self._memory
         opt.seed, opt.restart = None, self.restart + 1
         return opt
 
@@ -171,11 +184,14 @@ class Search:
             "generation": self.generation,
             "evaluations": self.evaluations,
             "n_infeasible": self.n_infeasible,
+            "n_repeated": self.n_repeated,
         }
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self.best)]
         if self._current is not None:
             parts.append(self._current.dump())
+        if self._memory is not None:
+            parts.append(self._memory.dump())
         for more_metadata, more_arrays in parts:
             metadata |= more_metadata
             arrays |= more_arrays
@@ -212,6 +228,9 @@ class Search:
         for name in ("generation", "evaluations", "n_infeasible"):
             setattr(opt, name, count(metadata[name]))
         opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
+        opt.n_repeated = count(metadata.get("n_repeated", 0))  # nor had it these
+        if opt._memory is not None:
+            opt._memory.restore(arrays)
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt.best = restore_best(metadata, arrays, d)
         if "current.z" in arrays:

@@ -19,6 +19,8 @@ from fmnes.arguments import (
 )
 from fmnes.errors import UsageError
 from fmnes.result import Vector
+from fmnes.search.integers import Grid, check_integers, grid_of
+from fmnes.search.margin import check_deviations
 from fmnes.search.saved import Saved, plain
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
 
@@ -37,6 +39,10 @@ class Start:
     """The step size: `steps`, or their geometric mean."""
     scale: Vector | None
     """What each coordinate is multiplied with, if `steps` are several."""
+    integers: Vector | None
+    """The width of each coordinate's grid, 0 for a real one; None: all are real."""
+    grid: Grid | None
+    """What the discrete coordinates may be; None: there are none."""
 
     @classmethod
     def of(
@@ -46,18 +52,31 @@ class Start:
         method: str | Strategy | Resampling,
         population_size: int | None,
         bounds: Any,
+        integers: Any = None,
     ) -> Start:
         x0 = check_x0(x0)
         strategy, max_redraws = resolve(method)
         wanted = one_population_size(population_size, strategy.population_size)
         size = check_population_size(wanted, len(x0), strategy.mirrored)
         sigma, scale = check_sigma0(sigma0, x0)
-        return cls(x0, np.array(sigma0), strategy, max_redraws, size, check_bounds(bounds, x0), sigma, scale)
+        checked = check_bounds(bounds, x0)
+        widths = check_integers(integers, len(x0))
+        grid = None
+        if widths is not None:
+            check_deviations(strategy)
+            unbounded = (np.full(len(x0), -np.inf), np.full(len(x0), np.inf))
+            grid = grid_of(widths, *(unbounded if checked is None else checked))
+        return cls(x0, np.array(sigma0), strategy, max_redraws, size, checked, sigma, scale, widths, grid)
 
     @property
     def draws(self) -> int:
         """Rows of z that a generation takes."""
         return self.population_size // 2 if self.strategy.mirrored else self.population_size
+
+    @property
+    def repeats(self) -> bool:
+        """Is every coordinate discrete, so that points come again?"""
+        return self.grid is not None and self.grid.covers_all
 
     def arguments(self) -> dict[str, Any]:
         """Those that make this start again."""
@@ -70,6 +89,7 @@ class Start:
             "method": method,
             "population_size": self.population_size,
             "bounds": self.bounds,
+            "integers": self.integers,
         }
 
     def doubled(self) -> Start:
@@ -98,6 +118,8 @@ class Start:
             arrays["B0"] = np.asarray(B0, dtype=float)
         if self.bounds is not None:
             arrays["lower"], arrays["upper"] = self.bounds
+        if self.integers is not None:
+            arrays["integers"] = self.integers
         return metadata, arrays
 
     @classmethod
@@ -108,4 +130,5 @@ class Start:
         if metadata["max_redraws"] is not None:
             method = Resampling(method, metadata["max_redraws"])
         bounds = (arrays["lower"], arrays["upper"]) if "lower" in arrays else None
-        return cls.of(arrays["x0"], arrays["sigma0"], method, metadata["population_size"], bounds)
+        integers = arrays.get("integers")  # up to 0.2 there were none
+        return cls.of(arrays["x0"], arrays["sigma0"], method, metadata["population_size"], bounds, integers)
