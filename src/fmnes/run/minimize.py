@@ -26,12 +26,13 @@ from fmnes.strategies import METHODS, Resampling, Strategy, is_known
 @names_options
 def minimize(
     fun: Callable[[Any], Any],
-    x0: ArrayLike,
-    sigma0: ArrayLike,
+    x0: ArrayLike | None = None,
+    sigma0: ArrayLike | None = None,
     *,
     method: str | Strategy | Resampling = "fm-nes",
     population_size: int | None = None,
     bounds: Any = None,
+    bounds_as: Literal["map", "failure"] = "map",
     integers: Any = None,
     target: float | None = None,
     max_evaluations: int | None = None,
@@ -59,11 +60,17 @@ def minimize(
     Args:
         fun: takes a point (d,) and returns a number, or is a `fmnes.Command`. With `vectorized`, takes (n, d)
             and returns (n,).
-        x0: where to start, (d,). It is the mean of the first points and is not itself evaluated.
+        x0: where to start, (d,). It is the mean of the first points and is not itself evaluated. With finite
+            bounds it may be left out: their centre.
         sigma0: how far to look at first, about the distance to the optimum: a number, or one per coordinate.
+            With finite bounds it may be left out: a quarter of the width in each coordinate.
         method: "fm-nes", "dx-nes-ic", "xnes", "cma-es", or settings such as `fmnes.FMNES(...)`.
         population_size: points per generation; by default 4 + floor(3 ln d), rounded up to even.
-        bounds: (lower, upper), numbers or vectors. A point outside counts as failed and is never evaluated.
+        bounds: a pair (lower, upper) for each coordinate as in SciPy, one pair of numbers for all of them,
+            SciPy's Bounds, or `fmnes.Bounds(lower, upper)` of numbers or vectors; None or inf for no bound.
+            Every point that is evaluated or returned is inside.
+        bounds_as: "map" bends the search smoothly at the bounds, so that nothing fails there; "failure" takes
+            a point outside for a failed one, at no cost.
         integers: for each coordinate True for whole numbers, or the width of its steps (0.25: quarters,
             counted from the lower bound or else from 0), and False, 0 or None for any real number; or one of
             these for all. Where every coordinate is discrete, no point is evaluated twice.
@@ -107,6 +114,7 @@ def minimize(
         method=method,
         population_size=population_size,
         bounds=bounds,
+        bounds_as=bounds_as,
         integers=integers,
         rng=rng,
         target=target,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.bounds import contain
 from fmnes.errors import SnapshotError
 from fmnes.result import Vector, View
 from fmnes.search.integers import Grid
@@ -28,30 +29,33 @@ class Distribution:
         self.rng = rng
         self.faults = 0
         """Updates that gave a state which is not finite; the state before was kept."""
+        self.box = start.box
         z0 = rng.standard_normal(len(start.x0))
-        x0 = start.x0 if start.scale is None else start.x0 / start.scale
-        self.state: Any = start.strategy.init(x0, np.float64(start.sigma), z0)
+        y0 = start.x0 if self.box is None else self.box.start(start.x0)
+        mean = y0 if start.scale is None else y0 / start.scale
+        self.state: Any = start.strategy.init(mean, np.float64(start.sigma), z0)
         self.scale = start.scale
         """What the strategy's coordinates are multiplied with; that of a discrete one changes (margin.py)."""
         self.deviations: Vector | None = None
         """Of the strategy's coordinates, without the scale; None where all are real. (d,)"""
         if start.grid is not None:
-            self.scale = np.ones(len(x0)) if start.scale is None else start.scale
+            self.scale = np.ones(len(mean)) if start.scale is None else start.scale
             self._keep_margin(start.grid, self.state, self.state, start.population_size)
 
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""
         z = self.rng.standard_normal((n, len(self.state.mean)))
-        x = self.nearest(self._points(z))
-        bounds = self.start.bounds
-        if bounds is not None:
-            return z, x, bounds.contain(x)
-        # Without bounds only overflow can spoil a point, and a finite sum of squares rules it out for all.
-        if math.isfinite(np.vdot(x, x)):
+        y = self._points(z)
+        x = self.nearest(y if self.box is None else self.box.onto(y))
+        if self.box is None and self.start.bounds is not None:
+            return z, x, contain(self.start.bounds, x)
+        # Now only overflow can spoil a point, and a finite sum of squares rules it out for all.
+        if math.isfinite(np.vdot(y, y)):
             return z, x, None
-        return z, x, np.asarray(np.isfinite(x).all(axis=1))
+        return z, x, np.asarray(np.isfinite(y).all(axis=1))
 
     def _points(self, z: Floats) -> Floats:
+        """In the user's units, wherever the bounds are."""
         scale = self.scale
         if scale is None and self.state.sigma < 1e100:
             return self.start.strategy.sample(self.state, z)  # type: ignore[no-any-return]
@@ -96,20 +100,38 @@ class Distribution:
 
     @property
     def mean(self) -> Vector:
-        return self.in_user_units(self.state.mean)
+        return self.as_point(self.state.mean)
 
     @property
     def covariance(self) -> Floats:
+        """Of the points; where they are mapped, variances are theirs and correlations those of y."""
         covariance: Floats = self.start.strategy.covariance(self.state)
         scale = self.scale
-        return covariance if scale is None else covariance * np.outer(scale, scale)
+        if scale is not None:
+            covariance = covariance * np.outer(scale, scale)
+        if self.box is None:
+            return covariance
+        secants = self.box.secants(self._in_user_units(self.state.mean), np.sqrt(np.diag(covariance)))
+        return covariance * np.outer(secants, secants)
 
     @property
     def shape(self) -> Shape:
         """In the strategy's own units."""
         return self.start.strategy.shape(self.state)
 
-    def in_user_units(self, mean: Any) -> Vector:
+    def as_point(self, mean: Any) -> Vector:
+        """A mean of the strategy's as the user sees it."""
+        y = self._in_user_units(mean)
+        # It is left where the search has taken it, beyond a mirror or some periods away: to shift it back
+        # would change nothing but the rounding, and to mirror it all of the state had to be mirrored.
+        return y if self.box is None else self.box.onto(y)
+
+    @property
+    def own_units(self) -> bool:
+        """Are the strategy's coordinates others than the user's?"""
+        return self.scale is not None or self.box is not None
+
+    def _in_user_units(self, mean: Any) -> Vector:
         units: Vector = np.asarray(mean) * (1.0 if self.scale is None else self.scale)
         return units
 

@@ -6,7 +6,7 @@ Ask and tell, which change it, are in optimizer.py.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,12 +34,13 @@ class Search:
     @names_options
     def __init__(
         self,
-        x0: ArrayLike,
-        sigma0: ArrayLike,
+        x0: ArrayLike | None = None,
+        sigma0: ArrayLike | None = None,
         *,
         method: str | Strategy | Resampling = "fm-nes",
         population_size: int | None = None,
         bounds: Any = None,
+        bounds_as: Literal["map", "failure"] = "map",
         integers: Any = None,
         rng: int | np.random.Generator | None = None,
         target: float | None = None,
@@ -47,7 +48,7 @@ class Search:
         xtol: float | None = 1e-12,
         ftol: float | None = 1e-12,
     ) -> None:
-        start = Start.of(x0, sigma0, method, population_size, bounds, integers)
+        start = Start.of(x0, sigma0, method, population_size, bounds, bounds_as, integers)
         check_memory(start.strategy.matrices, len(start.x0), start.strategy.name, start.population_size)
         self.strategy, self.population_size, self.bounds = start.strategy, start.population_size, start.bounds
         self.target = check_number("target", target)
@@ -94,7 +95,7 @@ class Search:
             generation=self.generation,
             evaluations=self.evaluations,
             population_size=self.population_size,
-            mean=self._distribution.in_user_units(shape.mean),
+            mean=self._distribution.as_point(shape.mean),
             sigma=float(shape.sigma),
             axis_lengths=np.array(shape.axis_lengths),
             phase=shape.phase,
@@ -116,7 +117,7 @@ class Search:
 
     def stop_at(self, view: View) -> Stop | None:
         """The same for a view that was taken already."""
-        if self._start.scale is not None:  # compare the mean with steps in the same units
+        if self._distribution.own_units:  # compare the mean with steps in the same units
             view = replace(view, mean=self._distribution.state.mean)
         steps, xtol = view, self.xtol
         if self._start.repeats:
@@ -168,6 +169,15 @@ class Search:
         opt._memory = self._memory
         opt.seed, opt.restart = None, self.restart + 1
         return opt
+
+    def _check_twins(self, current: Generation) -> None:
+        """Of a file: each slot that waits for its twin must have one that gets a value."""
+        if current.twins is None:
+            return
+        asked = {x.tobytes() for x in current.x[current.open]}
+        for x in current.x[current.twins]:
+            if self._memory is None or not (x.tobytes() in asked or self._memory.get(x) is not None):
+                raise SnapshotError("a slot without its twin")
 
     def _limits(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LIMITS}
@@ -235,4 +245,5 @@ class Search:
         opt.best = restore_best(metadata, arrays, d)
         if "current.z" in arrays:
             opt._current = Generation.restore(metadata, arrays, start.draws, start.population_size, d)
+            opt._check_twins(opt._current)
         return opt
