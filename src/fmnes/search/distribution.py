@@ -40,7 +40,9 @@ class Distribution:
         """Of the strategy's coordinates, without the scale; None where all are real. (d,)"""
         if start.grid is not None:
             self.scale = np.ones(len(mean)) if start.scale is None else start.scale
-            self._keep_margin(start.grid, self.state, self.state, start.population_size)
+            self.deviations = marginal_deviations(start.strategy, self.state)
+            with np.errstate(all="ignore"):
+                self._keep_margin(start.grid, self.state, self.state, start.population_size)
 
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""
@@ -84,9 +86,9 @@ class Distribution:
         deviations = marginal_deviations(self.start.strategy, state)
         scale = self.scale[where]
         steps = (state.mean - before.mean)[where]
-        mean = before.mean[where] * scale + (
-            steps if self.start.scale is None else steps * self.start.scale[where]
-        )
+        if self.start.scale is not None:
+            steps = steps * self.start.scale[where]
+        mean = before.mean[where] * scale + steps
         deviation = deviations[where] * scale
         corrected = margin(grid, mean, deviation, 1 / (len(state.mean) * population_size))
         if corrected is not None:
@@ -124,7 +126,8 @@ class Distribution:
         y = self._in_user_units(mean)
         # It is left where the search has taken it, beyond a mirror or some periods away: to shift it back
         # would change nothing but the rounding, and to mirror it all of the state had to be mirrored.
-        return y if self.box is None else self.box.onto(y)
+        x = y if self.box is None else self.box.onto(y)
+        return x if self.start.grid is None else self.start.grid.inside(x)
 
     @property
     def own_units(self) -> bool:

@@ -20,6 +20,8 @@ from fmnes.result import Vector
 
 Floats = NDArray[np.float64]
 
+#: Wider steps than this, or narrower ones than its inverse, leave floating point.
+MAX_WIDTH = 1e100
 #: How far beyond its last step, in steps, a bound may lie for rounding alone.
 _ROUNDING = 1e-9
 #: Numbers up to here, and their products with small ones, are exact in float64.
@@ -64,6 +66,12 @@ class Grid:
         # "+ 0.0": no -0.0, which is another point to whoever compares bytes.
         return np.clip((self.a + index * self.b) / self.c, self.lower, self.upper) + 0.0
 
+    def inside(self, x: Vector) -> Vector:
+        """A point whose discrete coordinates need not be on the grid, but between its ends. (d,)"""
+        x = x.copy()
+        x[self.where] = np.clip(x[self.where], self.lower, self.upper)
+        return x
+
     def nearest(self, x: Floats) -> Floats:
         """The points with their discrete coordinates on the grid. x: (…, d)"""
         x = x.copy()
@@ -92,6 +100,11 @@ def check_integers(integers: Any, d: int) -> Vector | None:
     for i, item in enumerate(items):
         if item is not None and not _is_width(item):
             raise ArgumentError(f"integers: found {shown(item)} at coordinate {i}, wanted {wanted}")
+        if item and not 1 / MAX_WIDTH <= item <= MAX_WIDTH:
+            raise ArgumentError(
+                f"integers: found a width of {float(item):g} at coordinate {i}, wanted one between "
+                f"{1 / MAX_WIDTH:g} and {MAX_WIDTH:g}; scale the problem"
+            )
     widths = np.array([0.0 if item is None else float(item) for item in items])
     return widths if widths.any() else None
 
