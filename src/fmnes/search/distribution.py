@@ -30,6 +30,7 @@ class Distribution:
         y0 = start.x0 if self.box is None else self.box.start(start.x0)
         mean = y0 if start.scale is None else y0 / start.scale
         self.state: Any = start.strategy.init(mean, np.float64(start.sigma), z0)
+        self._longest = math.inf if self.box is None else self.box.longest_step(start.scale)
 
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""
@@ -59,9 +60,15 @@ class Distribution:
         with np.errstate(all="ignore"):
             state = self.start.strategy.update(self.state, z, f)
             if stays_finite(state, self.state) and state.sigma > 0:
-                self.state = state
+                self.state = state if self._longest == math.inf else self._limited(state)
             else:
                 self.faults += 1
+
+    def _limited(self, state: Any) -> Any:
+        longest = float(self.start.strategy.shape(state).axis_lengths.max())
+        if not state.sigma * longest > self._longest:
+            return state
+        return state._replace(sigma=np.float64(self._longest / longest))
 
     @property
     def mean(self) -> Vector:
@@ -69,15 +76,13 @@ class Distribution:
 
     @property
     def covariance(self) -> Floats:
-        """Of the points; where they are mapped, variances are theirs and correlations those of y."""
         covariance: Floats = self.start.strategy.covariance(self.state)
         scale = self.start.scale
         if scale is not None:
             covariance = covariance * np.outer(scale, scale)
         if self.box is None:
             return covariance
-        secants = self.box.secants(self._in_user_units(self.state.mean), np.sqrt(np.diag(covariance)))
-        return covariance * np.outer(secants, secants)
+        return self.box.covariance(self._in_user_units(self.state.mean), covariance)
 
     @property
     def shape(self) -> Shape:

@@ -13,7 +13,7 @@ from fmnes.arguments import check_population_size, check_sigma0, check_x0, one_p
 from fmnes.bounds import BOUNDS_AS, Bounds, check_inside, read_bounds, start_from
 from fmnes.errors import UsageError
 from fmnes.result import Vector
-from fmnes.search.box import Box
+from fmnes.search.box import Box, limited_steps
 from fmnes.search.saved import Saved, plain
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
 from fmnes.strategies.checks import check_choice
@@ -33,7 +33,7 @@ class Start:
     bounds_as: str
     """ "map": every point is mapped inside; "failure": one outside has failed."""
     sigma: float
-    """The step size: `steps`, or their geometric mean."""
+    """The step size: `steps`, or their geometric mean; no longer than the bounds allow."""
     scale: Vector | None
     """What each coordinate is multiplied with, if `steps` are several."""
 
@@ -57,6 +57,8 @@ class Start:
         sigma, scale = check_sigma0(sigma0, x0)
         if read is not None:
             check_inside(x0, read)
+            if bounds_as == "map":
+                sigma, scale = check_sigma0(limited_steps(sigma0, read), x0)
         return cls(x0, np.array(sigma0), strategy, max_redraws, size, read, bounds_as, sigma, scale)
 
     @property
