@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmnes.arguments import floats, shown
+from fmnes.arguments import floats, names_options, shown
 from fmnes.errors import ArgumentError
 from fmnes.result import Vector
 
@@ -33,6 +33,9 @@ class Bounds:
 
     lower: Any = None
     upper: Any = None
+
+
+Bounds.__init__ = names_options(Bounds.__init__)  # type: ignore[method-assign]
 
 
 def contain(bounds: Bounds, x: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -148,6 +151,8 @@ def _ordered(lower: Vector, upper: Vector) -> Bounds:
             f"bounds: found lower {lower[i]:g} >= upper {upper[i]:g} at coordinate {i} ({how}), "
             "wanted lower < upper"
         )
+    for side in (lower, upper):
+        side.setflags(write=False)  # they are handed out
     return Bounds(lower, upper)
 
 

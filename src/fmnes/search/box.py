@@ -91,7 +91,7 @@ class Box:
     def start(self, x0: Vector) -> Vector:
         """The y of `x0`, which is inside; moved a little further in from a bound. (d,)"""
         unit, _, _, _, layer, _, _ = self.table
-        low, high, x, y = self.lower * unit, self.upper * unit, x0 * unit, x0.copy()
+        low, high, x = self.lower * unit, self.upper * unit, x0 * unit
         least = START_INSIDE * layer
         with np.errstate(all="ignore"):  # of coordinates and sides that are not chosen
             # Roots of the factors, whose product may be too small or too large.
