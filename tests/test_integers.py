@@ -284,7 +284,7 @@ def test_discrete_coordinates_that_stay_wide_are_no_ill_condition() -> None:
 
 
 def test_the_margin_does_not_touch_real_coordinates() -> None:
-    opt = Optimizer(**MIXED, method="cma-es", rng=1)
+    opt = Optimizer(**{**MIXED, "bounds": None}, method="cma-es", rng=1)
     strategy, scales = opt.strategy, set()
     for _ in range(60):
         before = opt._distribution.state

@@ -47,8 +47,8 @@ class Optimizer(Search):
         """The points that still need a value, (n, d) and read-only; n ≤ λ.
 
         Near the end of `max_evaluations` only as many as the budget allows. No points at all are returned if
-        a long row of generations fell outside the bounds entirely, or was known entirely; `stop_reason` is
-        NO_FEASIBLE or REPEATED then.
+        a long row of generations was known already, or fell outside the bounds entirely (with
+        `bounds_as="failure"`); `stop_reason` is REPEATED or NO_FEASIBLE then.
 
         With a number: up to n of them that nobody has been given yet, each with an `id` and its `x`. An empty
         list means that all are given out: tell some of their values first.
@@ -191,20 +191,21 @@ class Optimizer(Search):
     def _recall(self, current: Generation, slots: NDArray[np.intp]) -> NDArray[np.intp]:
         """Answer those open slots whose point is known; returns the ones whose point is known to fail.
 
-        A point that several others have is left to the first of them.
+        A point that several open slots have is left to the first of them.
         """
         assert self._memory is not None
         found = np.array([self._memory.get(x) for x in current.x[slots]], dtype=object)
         known = np.array([value is not None for value in found], dtype=bool)
         values = found[known].astype(np.float64)
-        answered, others = slots[known], slots[~known]
+        answered, new = slots[known], slots[~known]
         if len(answered):
             current.answer(answered, values)
             self.n_repeated += len(answered)
-        if self._start.repeats and len(others) > 1:
-            _, first = np.unique(current.x[others], axis=0, return_index=True)
-            if len(first) < len(others):
-                current.wait_for_twins(np.delete(others, first))
+        if self._start.repeats and len(new):
+            asked = np.concatenate((np.setdiff1d(np.flatnonzero(current.open), new), new))
+            _, first = np.unique(current.x[asked], axis=0, return_index=True)
+            if len(first) < len(asked):
+                current.wait_for_twins(np.delete(asked, first))
         failed: NDArray[np.intp] = answered[np.isnan(values)]
         return failed
 
