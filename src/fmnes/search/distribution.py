@@ -13,7 +13,7 @@ from fmnes.result import Vector
 from fmnes.search.saved import Saved, count, finite, plain, restore_rng
 from fmnes.search.start import Start
 from fmnes.strategies import Shape
-from fmnes.strategies.base import stays_finite
+from fmnes.strategies.base import next_population_size, stays_finite
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +27,16 @@ class Distribution:
         z0 = rng.standard_normal(len(start.x0))
         x0 = start.x0 if start.scale is None else start.x0 / start.scale
         self.state: Any = start.strategy.init(x0, np.float64(start.sigma), z0)
+
+    @property
+    def population_size(self) -> int:
+        """λ of the next generation."""
+        return next_population_size(self.start.strategy, self.state, self.start.population_size)
+
+    @property
+    def draws(self) -> int:
+        """Rows of z that it takes."""
+        return self.population_size // 2 if self.start.strategy.mirrored else self.population_size
 
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""

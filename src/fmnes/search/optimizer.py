@@ -174,7 +174,7 @@ class Optimizer(Search):
         return [(self.generation, int(i), int(self._current.redraws[i])) for i in self._asked]
 
     def _sample(self) -> Generation:
-        z, x, inside = self._distribution.draw(self._start.draws)
+        z, x, inside = self._distribution.draw(self._distribution.draws)
         self._current = Generation.of(z, x, inside)
         if self._start.max_redraws is not None and inside is not None:
             self._redraw(self._current, np.flatnonzero(~inside))

@@ -88,7 +88,7 @@ class Search:
         return View(
             generation=self.generation,
             evaluations=self.evaluations,
-            population_size=self.population_size,
+            population_size=self._distribution.population_size,
             mean=self._distribution.in_user_units(shape.mean),
             sigma=float(shape.sigma),
             axis_lengths=np.array(shape.axis_lengths),
@@ -215,5 +215,6 @@ class Search:
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt.best = restore_best(metadata, arrays, d)
         if "current.z" in arrays:
-            opt._current = Generation.restore(metadata, arrays, start.draws, start.population_size, d)
+            drawn = opt._distribution
+            opt._current = Generation.restore(metadata, arrays, drawn.draws, drawn.population_size, d)
         return opt

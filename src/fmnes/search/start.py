@@ -54,11 +54,6 @@ class Start:
         sigma, scale = check_sigma0(sigma0, x0)
         return cls(x0, np.array(sigma0), strategy, max_redraws, size, check_bounds(bounds, x0), sigma, scale)
 
-    @property
-    def draws(self) -> int:
-        """Rows of z that a generation takes."""
-        return self.population_size // 2 if self.strategy.mirrored else self.population_size
-
     def arguments(self) -> dict[str, Any]:
         """Those that make this start again."""
         method: Any = self.strategy
