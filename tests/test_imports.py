@@ -62,6 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "arguments": {"errors", "result"},
     "backends": {"errors"},
     "problems": {"errors"},
+    "trials": {"errors"},
     "steps": {"errors", "result", "backends"},
     "strategies": {"errors", "result", "arguments", "backends", "steps"},
     "storage": {"errors", "result", "outcome", "arguments"},
