@@ -21,6 +21,7 @@ from fmnes.errors import UsageError
 from fmnes.result import Vector
 from fmnes.search.saved import Saved, plain
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
+from fmnes.strategies.base import default_population_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,8 @@ class Start:
         x0 = check_x0(x0)
         strategy, max_redraws = resolve(method)
         wanted = one_population_size(population_size, strategy.population_size)
+        if wanted is None:
+            wanted = default_population_size(strategy, len(x0))
         size = check_population_size(wanted, len(x0), strategy.mirrored)
         sigma, scale = check_sigma0(sigma0, x0)
         return cls(x0, np.array(sigma0), strategy, max_redraws, size, check_bounds(bounds, x0), sigma, scale)

@@ -53,6 +53,12 @@ class Strategy(Protocol):
         ...
 
 
+def default_population_size(strategy: Strategy, d: int) -> int | None:
+    """λ₀ where the user gives none; None: the usual one."""
+    own = getattr(strategy, "default_population_size", None)
+    return None if own is None else own(d)
+
+
 def next_population_size(strategy: Strategy, state: Any, first: int) -> int:
     """λ of the next generation: the first one's, unless the strategy has a word on it."""
     adapted = getattr(strategy, "next_population_size", None)

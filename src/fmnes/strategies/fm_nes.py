@@ -20,6 +20,7 @@ in every generation and is the paper's algorithm to the letter.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -192,6 +193,13 @@ class FMNES(EqualByContent):
     @property
     def _by_path(self) -> bool:
         return self.step_size == "path"
+
+    def default_population_size(self, d: int) -> int | None:
+        """The usual 4 + 3 ln d is made even: upwards as in the paper, or downwards where it grows by itself."""
+        if self.population == "published":
+            return None
+        usual = 4 + int(3 * math.log(d))
+        return usual - usual % 2
 
     def next_population_size(self, state: FMNESState, first: int, backend: Backend = NUMPY) -> Array:
         """λ of the next generation; first: λ₀. A whole number, even."""
