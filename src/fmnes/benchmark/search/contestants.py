@@ -54,6 +54,10 @@ def ours(method: str, problem: Problem, objective: Objective, seed: int, to_targ
     return Ending(x, result.success, result.stop_reason.name)
 
 
+#: Reasons of `cma` that mean it has converged.
+CONVERGED = ("tolx", "tolfun", "tolfunhist", "tolfunrel")
+
+
 def cma(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> Ending:
     """`cma`, with its transformation where there are bounds. A failed evaluation is told as +inf."""
     with warnings.catch_warnings():
@@ -79,8 +83,11 @@ def cma(method: str, problem: Problem, objective: Objective, seed: int, to_targe
                 objective.judge(np.asarray(es.result.xfavorite))
         reasons = es.stop()
         best = es.result.xfavorite if problem.at_mean else es.result.xbest
-    said = any(str(reason).startswith("tol") and reason != "tolfacupx" for reason in reasons)
-    return Ending(None if best is None else np.asarray(best), said, "+".join(sorted(reasons)) or "TARGET")
+    best = None if best is None else np.asarray(best)
+    if to_target and objective.met:
+        return Ending(best, True, "TARGET")
+    said = any(reason in CONVERGED for reason in reasons)
+    return Ending(best, said, "+".join(sorted(reasons)))
 
 
 def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> Ending:
@@ -88,6 +95,7 @@ def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_tar
     import PyNomad
 
     d = problem.d
+    small = seed % 10_000  # it draws as many numbers as the seed says before it begins
 
     def blackbox(point: Any) -> bool:
         value = float(objective(np.array([[point.get_coord(i) for i in range(d)]]))[0])
@@ -97,7 +105,7 @@ def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_tar
         return True
 
     sizes = " ".join(map(repr, np.broadcast_to(problem.sigma0, d).tolist()))
-    parameters = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {seed % 2**31}"]
+    parameters = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {small}"]
     parameters += [f"MAX_BB_EVAL {min(NOMAD_EVALUATIONS * d, problem.budget)}"]
     parameters += [f"INITIAL_FRAME_SIZE ( {sizes} )"]
     lower, upper = ([], []) if problem.bounds is None else (side.tolist() for side in problem.bounds)
@@ -107,11 +115,14 @@ def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_tar
 
     PyNomad.setCustomMegaIterEndCallback(stop)  # keeps no reference: `stop` has to live as long as the run
     PyNomad.resetRandomNumberGenerator()  # or a run would depend on the one before it
-    PyNomad.setSeed(seed % 2**31)
+    PyNomad.setSeed(small)
     found = PyNomad.optimize(blackbox, problem.x0.tolist(), lower, upper, parameters)
     x = found["x_best_feas"]
+    best = np.array(x[0]) if x else None
+    if stop(None):
+        return Ending(best, True, "TARGET")
     said = "Mesh minimum precision" in found["stop_reason"]
-    return Ending(np.array(x[0]) if x else None, said, "XTOL" if said else "MAX_EVALUATIONS")
+    return Ending(best, said, "XTOL" if said else "MAX_EVALUATIONS")
 
 
 Contestant = Callable[[str, Problem, Objective, int, bool], Ending]

@@ -93,6 +93,7 @@ def _work(key: Key) -> float:
 
 
 def _write(store: Store, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     trials = [store.trials[key] for key in sorted(store.trials)]
     figure: Path | None = path.with_suffix(".svg")
     cells = summarise(t for t in trials if t.key.what == "evaluations")
@@ -103,5 +104,4 @@ def _write(store: Store, path: Path) -> None:
             draw(cells, figure)
     except MissingExtra:
         figure = None  # the page is worth having without it
-    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(trials, figure.name if figure else None), encoding="utf-8")
