@@ -14,7 +14,6 @@ from fmnes.benchmark.search import quadratics, regions
 from fmnes.benchmark.search.problem import Array, Problem
 from fmnes.errors import ArgumentError, nearest
 
-DIMENSIONS = (2, 3, 5, 10, 20, 40, 80)
 #: Standard deviation of the noise in f; how near the mean has to come, and how soon, for each coordinate.
 NOISE, NOISE_GAP, NOISE_EVALUATIONS = 1.0, 0.1, 2000
 #: The beam of `fmnes init`: density 100 and width 0.01 (their bounds), height³ = 0.0125 (the beam breaks).
