@@ -32,9 +32,6 @@ def speed(
     raise typer.Exit(in_one_thread([full, linear, str(seconds), *([out] if out else [])]))
 
 
-# Further benchmarks: one function each, which imports what it needs when it is called.
-
-
 @app.command()
 def search(
     what: Annotated[
@@ -89,3 +86,6 @@ def _whole(name: str, word: str) -> int:
         return int(word)
     except ValueError:
         raise ArgumentError(f"{name}: found {word!r}, wanted whole numbers separated by commas") from None
+
+
+# Further benchmarks: one function each, `@app.command()`, which imports what it needs when it is called.
