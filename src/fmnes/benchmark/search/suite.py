@@ -11,7 +11,7 @@ import numpy as np
 
 from fmnes import problems
 from fmnes.benchmark.search import quadratics, regions
-from fmnes.benchmark.search.problem import Array, Problem
+from fmnes.benchmark.search.problem import Array, Problem, where
 from fmnes.errors import ArgumentError, nearest
 
 #: Standard deviation of the noise in f; how near the mean has to come, and how soon, for each coordinate.
@@ -62,9 +62,9 @@ def _beam(name: str, d: int, seed: list[int]) -> Problem:
     """What `fmnes init` writes: width, height and the logarithm of the density."""
 
     def fun(x: Array) -> Array:
-        width, height, density = x[:, 0], x[:, 1], np.exp(x[:, 2])
+        width, height, density = x[..., 0], x[..., 1], math.e ** x[..., 2]
         breaks = 500.0 / (2e7 * density**0.5 * width * height**3) > 0.02
-        return np.where(breaks | (width > 4 * height), np.inf, 2.0 * density * width * height)
+        return where(~breaks & (width <= 4 * height), 2.0 * density * width * height)
 
     lower, upper = np.array([0.01, 0.01, math.log(100.0)]), np.array([1.0, 1.0, math.log(20000.0)])
     optimum = np.array([0.01, BEAM_HEIGHT * (1 + 1e-15), math.log(100.0)])
