@@ -209,15 +209,20 @@ def lines(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_a_killed_study_goes_on_where_it_was(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fmnes.benchmark.coco", *arguments(tmp_path, budget=400)]
-    with subprocess.Popen(command) as process:
+def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    """First by Ctrl-C, then by kill -9, which leaves no worker behind."""
+    for count, number in ((2, signal.SIGINT), (3, signal.SIGKILL)):
+        command = [sys.executable, "-m", "fmnes.benchmark.coco", *arguments(tmp_path, budget=400)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         deadline = time.monotonic() + 60
-        while len(lines(tmp_path)) < 2 and time.monotonic() < deadline:
+        while len(lines(tmp_path)) < count and time.monotonic() < deadline:
             time.sleep(0.002)
-        process.kill()
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=30)  # until every process that could write has gone
+        assert process.returncode == (130 if number == signal.SIGINT else -number)
+        assert ("the same command goes on" in said) == (number == signal.SIGINT)
     kept = lines(tmp_path)
-    assert len(kept) >= 2
+    assert 3 <= len(kept) < 9
     with open(tmp_path / "runs.csv", "a") as file:
         file.write("bbob,2,1,2,ran")  # as if it had been killed while it wrote
     text = coco(**{**OPTIONS, "budget": 400, "out": tmp_path})  # type: ignore[arg-type]
