@@ -161,10 +161,11 @@ def test_a_run_repeats_and_keeps_to_its_budget(method: str, case: Case) -> None:
     assert one.best <= TARGETS[len(one.hits) - 1]
 
 
-def test_nomad_leaves_ctrl_c_alone() -> None:
+def test_nomad_repeats_and_leaves_ctrl_c_alone() -> None:
     pytest.importorskip("PyNomad")
     run = run_job(SPHERE, "nomad", 20)
     assert 0 < run.evaluations <= 40 and run.hits
+    assert run_job(SPHERE, "nomad", 20).hits == run.hits
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
         time.sleep(1)

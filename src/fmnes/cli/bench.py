@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+from fmnes.errors import ArgumentError
 
 app = typer.Typer(invoke_without_command=True)
 
@@ -27,18 +32,63 @@ def speed(
     raise typer.Exit(in_one_thread([full, linear, str(seconds), *([out] if out else [])]))
 
 
-# Further benchmarks: one function each, `@app.command()`, which imports what it needs when it is called.
+# Further benchmarks: one function each, which imports what it needs when it is called.
+
+
+@app.command()
+def search(
+    what: Annotated[
+        str, typer.Option(help="evaluations (to the target), or success (is what it says at the end true?).")
+    ] = "evaluations",
+    problems: Annotated[
+        str, typer.Option(help="Problems, or groups: study, box, rotated, regions, noise, beam.")
+    ] = "study,box,rotated,regions,noise,beam",
+    dimensions: Annotated[str, typer.Option(help="Dimensions, up to 80.")] = "2,3,5,10,20,40",
+    methods: Annotated[
+        str | None, typer.Option(help="Ours, cma, nomad (slow, to d = 10); all but nomad by default.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each; 0 only writes the page.")] = 8,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that keeps the runs.")] = Path("search"),
+    report: Annotated[Path | None, typer.Option(help="The page; by default search.md in the folder.")] = None,
+) -> None:
+    """How many evaluations the methods need, ours and the peers' (extra `bench`), and how honest they are.
+
+    Runs that the folder has are not run again; to run a method anew, take its lines out of the CSV file.
+    """
+    from fmnes.benchmark.search import search as run
+
+    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("runs")
+        try:
+            page = run(
+                what,
+                problems=_words(problems),
+                dimensions=[_whole("dimensions", word) for word in _words(dimensions)],
+                methods=None if methods is None else _words(methods),
+                seeds=seeds,
+                workers=workers,
+                out=out,
+                report=report,
+                progress=lambda done, total: bar.update(task, completed=done, total=total or 1),
+            )
+        except KeyboardInterrupt:
+            bar.stop()
+            typer.echo(f"interrupted; finished runs are kept in {out}: the same command goes on from there")
+            raise typer.Exit(130) from None
+    typer.echo(f"report: {page}")
 
 
 @app.command()
 def coco(
     suite: Annotated[str, typer.Option(help="bbob, bbob-constrained or bbob-mixint.")] = "bbob",
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Ours by name, with BIPOP as NAME-bipop; cma-ipop, cma-bipop, cmawm, nomad, random."
         ),
-    ] = "fm-nes,cma-es,cma-ipop,cma-bipop,random",
+    ] = None,
     dimensions: Annotated[str, typer.Option(help="Those that the suite lacks are left out.")] = "2,3,5,10,20",
     instances: Annotated[str, typer.Option(help="Such as 1-5 or 1,3.")] = "1-5",
     functions: Annotated[str, typer.Option(help="all, odd, even, or numbers.")] = "all",
@@ -53,23 +103,37 @@ def coco(
 
     Finished runs are kept: the same command, or one with more methods, goes on from there.
     """
-    from fmnes.benchmark.coco.__main__ import Progress, interrupted
     from fmnes.benchmark.coco.study import coco as run
 
-    try:
-        report = run(
-            suite,
-            methods=methods,
-            dimensions=dimensions,
-            instances=instances,
-            functions=functions,
-            budget=budget,
-            workers=workers,
-            out=out,
-            data=data,
-            progress=Progress(),
-        )
-    except KeyboardInterrupt:
-        typer.echo(interrupted(out))
-        raise typer.Exit(130) from None
+    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("runs")
+        try:
+            report = run(
+                suite,
+                methods=methods,
+                dimensions=dimensions,
+                instances=instances,
+                functions=functions,
+                budget=budget,
+                workers=workers,
+                out=out,
+                data=data,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        except KeyboardInterrupt:
+            bar.stop()
+            typer.echo(f"interrupted; finished runs are kept in {out}: the same command goes on from there")
+            raise typer.Exit(130) from None
     typer.echo(report)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _whole(name: str, word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise ArgumentError(f"{name}: found {word!r}, wanted whole numbers separated by commas") from None
