@@ -257,6 +257,7 @@ def test_bad_input(tmp_path: Path) -> None:
         ({"instances": "0-3"}, "instances: found"),
         ({"instances": "3-1"}, "instances: found"),
         ({"budget": 1}, "budget"),
+        ({"workers": 0}, "workers"),
     ]
     for changed, message in wrong:
         with pytest.raises(ArgumentError, match=message):

@@ -40,7 +40,7 @@ def coco(
     functions: the same, or "odd", "even" or "all".
     budget: evaluations per dimension; 2,000, or 1,000 on `bbob-constrained`.
     workers: processes; all cores by default.
-    data: also write what `cocopp` reads, to the folder `data` in `out`.
+    data: also write what `cocopp` reads, to the folder `data` in `out`; not of runs that were kept before.
     progress: called with the work done and the work in all.
     """
     if suite not in SUITES:
@@ -57,6 +57,7 @@ def coco(
     for name in names:
         check_method(name, suite)
     known = SUITES[suite]
+    workers = check_number("workers", workers, above=0, whole=True)
     budget = check_number("budget", known.budget if budget is None else budget, above=1, whole=True)
     wanted_dimensions = [d for d in numbers("dimensions", dimensions) if d in known.dimensions]
     if not wanted_dimensions:
