@@ -78,29 +78,15 @@ def search(
     typer.echo(f"report: {page}")
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _whole(name: str, word: str) -> int:
-    try:
-        return int(word)
-    except ValueError:
-        raise ArgumentError(f"{name}: found {word!r}, wanted whole numbers separated by commas") from None
-
-
-# Further benchmarks: one function each, `@app.command()`, which imports what it needs when it is called.
-
-
 @app.command()
 def coco(
     suite: Annotated[str, typer.Option(help="bbob, bbob-constrained or bbob-mixint.")] = "bbob",
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Ours by name, with BIPOP as NAME-bipop; cma-ipop, cma-bipop, cmawm, nomad, random."
         ),
-    ] = "fm-nes,cma-es,cma-ipop,cma-bipop,random",
+    ] = None,
     dimensions: Annotated[str, typer.Option(help="Those that the suite lacks are left out.")] = "2,3,5,10,20",
     instances: Annotated[str, typer.Option(help="Such as 1-5 or 1,3.")] = "1-5",
     functions: Annotated[str, typer.Option(help="all, odd, even, or numbers.")] = "all",
@@ -115,23 +101,37 @@ def coco(
 
     Finished runs are kept: the same command, or one with more methods, goes on from there.
     """
-    from fmnes.benchmark.coco.__main__ import Progress, interrupted
     from fmnes.benchmark.coco.study import coco as run
 
-    try:
-        report = run(
-            suite,
-            methods=methods,
-            dimensions=dimensions,
-            instances=instances,
-            functions=functions,
-            budget=budget,
-            workers=workers,
-            out=out,
-            data=data,
-            progress=Progress(),
-        )
-    except KeyboardInterrupt:
-        typer.echo(interrupted(out))
-        raise typer.Exit(130) from None
+    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("runs")
+        try:
+            report = run(
+                suite,
+                methods=methods,
+                dimensions=dimensions,
+                instances=instances,
+                functions=functions,
+                budget=budget,
+                workers=workers,
+                out=out,
+                data=data,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        except KeyboardInterrupt:
+            bar.stop()
+            typer.echo(f"interrupted; finished runs are kept in {out}: the same command goes on from there")
+            raise typer.Exit(130) from None
     typer.echo(report)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _whole(name: str, word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise ArgumentError(f"{name}: found {word!r}, wanted whole numbers separated by commas") from None

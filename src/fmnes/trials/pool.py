@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -69,7 +70,8 @@ def _pinned_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Fresh processes, which read the pinned settings before they load NumPy."""
     before = {name: os.environ.get(name) for name in PINNED}
     os.environ.update(PINNED)
-    pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_the_parent)
     try:
         yield pool
     except BaseException:
@@ -85,3 +87,15 @@ def _pinned_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
             else:
                 os.environ[name] = value
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_the_parent() -> None:
+    """A worker whose parent was killed would wait for its next trial for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

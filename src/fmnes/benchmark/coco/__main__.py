@@ -13,7 +13,7 @@ from fmnes.errors import FmnesError
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m fmnes.benchmark.coco")
     parser.add_argument("--suite", default="bbob")
-    parser.add_argument("--methods", default=METHODS)
+    parser.add_argument("--methods", help=f"by default {METHODS}")
     parser.add_argument("--dimensions", default="2,3,5,10,20")
     parser.add_argument("--instances", default="1-5")
     parser.add_argument("--functions", default="all")
@@ -28,13 +28,9 @@ def main(arguments: list[str]) -> int:
         print(f"fmnes: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(interrupted(options["out"]))
+        print(f"interrupted; finished runs are kept in {options['out']}: the same command goes on from there")
         return 130
     return 0
-
-
-def interrupted(out: object) -> str:
-    return f"interrupted; finished runs are kept in {out}: the same command goes on from there"
 
 
 class Progress:

@@ -107,13 +107,20 @@ def nomad(fun: Recorder, start: Start, max_evaluations: int, seed: int) -> None:
         x.setBBO(repr(value).encode())
         return 1
 
+    def stop(_: Any) -> bool:
+        return fun.finished
+
+    package.setCustomMegaIterEndCallback(stop)  # it keeps no reference: `stop` has to live as long as the run
     while not fun.finished:
         before = fun.evaluations
+        small = (seed + before) % 9973  # it draws as many numbers first
+        package.resetRandomNumberGenerator()  # or a run would depend on the one before it
+        package.setSeed(small)
         parameters = [
             "BB_OUTPUT_TYPE OBJ",
             f"MAX_BB_EVAL {max_evaluations - before}",
             "DISPLAY_DEGREE 0",
-            f"SEED {(seed + before) % 9973}",  # it draws as many numbers first
+            f"SEED {small}",
             "BB_INPUT_TYPE (" + " ".join("I" if whole else "R" for whole in start.integers) + ")",
         ]
         interrupt = signal.getsignal(signal.SIGINT)
@@ -138,7 +145,7 @@ PEERS: dict[str, Method] = {
     "nomad": nomad,
     "random": random,
 }
-#: NOMAD is for few parameters and few evaluations; more would take it days.
+#: NOMAD is for few parameters and few evaluations: its models cost milliseconds an evaluation at d = 5.
 NOMAD_DIMENSIONS, NOMAD_BUDGET = 10, 500
 
 

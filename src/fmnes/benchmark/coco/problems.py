@@ -124,7 +124,7 @@ def optimal_value(case: Case) -> float:
     """
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), opened(case) as problem:
         problem._best_parameter("print")
-        return evaluate(problem, np.loadtxt(BEST_PARAMETER, ndmin=1))
+        return float(problem(np.loadtxt(BEST_PARAMETER, ndmin=1)))
 
 
 def start_of(case: Case, problem: Any) -> Start:

@@ -13,15 +13,16 @@ from fmnes.benchmark.coco.problems import SUITES, Case, package
 from fmnes.benchmark.coco.runs import Job, jobs_for, run_job
 from fmnes.benchmark.coco.store import Store
 from fmnes.errors import ArgumentError, nearest
+from fmnes.strategies import METHODS as OURS
 from fmnes.trials.pool import run_all
 
-METHODS = "fm-nes,cma-es,cma-ipop,cma-bipop,random"
+METHODS = ",".join(name for name in ("afm-nes", "fm-nes", "cma-es") if name in OURS) + ",cma-ipop,cma-bipop"
 
 
 def coco(
     suite: str = "bbob",
     *,
-    methods: str = METHODS,
+    methods: str | None = None,
     dimensions: str = "2,3,5,10,20",
     instances: str = "1-5",
     functions: str = "all",
@@ -34,12 +35,12 @@ def coco(
     """Run the methods on a suite of COCO; the report, which is also in the folder `out` with a plot.
 
     suite: "bbob", "bbob-constrained" (every violated constraint is a failed evaluation) or "bbob-mixint".
-    methods: names separated by commas, ours and the peers'.
+    methods: names separated by commas, ours and the peers'; by default the main ones.
     dimensions, instances: such as "2,5,10" or "1-5"; those dimensions that the suite lacks are left out.
     functions: the same, or "odd", "even" or "all".
     budget: evaluations per dimension; 2,000, or 1,000 on `bbob-constrained`.
     workers: processes; all cores by default.
-    data: also write what `cocopp` reads, to the folder `data` in `out`.
+    data: also write what `cocopp` reads, to the folder `data` in `out`; not of runs that were kept before.
     progress: called with the work done and the work in all.
     """
     if suite not in SUITES:
@@ -47,6 +48,7 @@ def coco(
             f"suite: found {suite!r}, wanted one of {', '.join(SUITES)}{nearest(suite, SUITES)}"
         )
     package()
+    methods = METHODS if methods is None else methods
     names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
     if not names:
         raise ArgumentError(
@@ -55,6 +57,7 @@ def coco(
     for name in names:
         check_method(name, suite)
     known = SUITES[suite]
+    workers = check_number("workers", workers, above=0, whole=True)
     budget = check_number("budget", known.budget if budget is None else budget, above=1, whole=True)
     wanted_dimensions = [d for d in numbers("dimensions", dimensions) if d in known.dimensions]
     if not wanted_dimensions:
