@@ -389,7 +389,7 @@ def test_a_state_that_would_not_be_finite_is_not_taken() -> None:
     def slope(X: np.ndarray) -> np.ndarray:
         return (X / 10).sum(axis=1)
 
-    opt = Optimizer([0.0], 1e307, rng=1, method="xnes", bounds=(-1.7e308, 1.7e308))
+    opt = Optimizer([0.0], 1e307, rng=1, method="xnes", bounds=(-1.7e308, 1.7e308), bounds_as="failure")
     while opt.stop_reason is None:
         state = opt._distribution.state
         opt.tell(slope(opt.ask()))

@@ -26,12 +26,13 @@ from fmnes.strategies import METHODS, Resampling, Strategy, is_known
 @names_options
 def minimize(
     fun: Callable[[Any], Any],
-    x0: ArrayLike,
-    sigma0: ArrayLike,
+    x0: ArrayLike | None = None,
+    sigma0: ArrayLike | None = None,
     *,
     method: str | Strategy | Resampling = "fm-nes",
     population_size: int | None = None,
     bounds: Any = None,
+    bounds_as: Literal["map", "failure"] = "map",
     target: float | None = None,
     max_evaluations: int | None = None,
     max_seconds: float | None = None,
@@ -58,11 +59,17 @@ def minimize(
     Args:
         fun: takes a point (d,) and returns a number, or is a `fmnes.Command`. With `vectorized`, takes (n, d)
             and returns (n,).
-        x0: where to start, (d,). It is the mean of the first points and is not itself evaluated.
+        x0: where to start, (d,). It is the mean of the first points and is not itself evaluated. With finite
+            bounds it may be left out: their centre.
         sigma0: how far to look at first, about the distance to the optimum: a number, or one per coordinate.
+            With finite bounds it may be left out: a quarter of the width in each coordinate.
         method: "fm-nes", "dx-nes-ic", "xnes", "cma-es", or settings such as `fmnes.FMNES(...)`.
         population_size: points per generation; by default 4 + floor(3 ln d), rounded up to even.
-        bounds: (lower, upper), numbers or vectors. A point outside counts as failed and is never evaluated.
+        bounds: a pair (lower, upper) for each coordinate as in SciPy, one pair of numbers for all of them,
+            SciPy's Bounds, or `fmnes.Bounds(lower, upper)` of numbers or vectors; None or inf for no bound.
+            Every point that is evaluated or returned is inside.
+        bounds_as: "map" bends the search smoothly at the bounds, so that nothing fails there; "failure" takes
+            a point outside for a failed one, at no cost.
         target: stop as soon as a value is at most this.
         max_evaluations, max_seconds: budgets. A generation that the budget cuts makes no update.
         xtol, ftol: stop when steps are below xtol × sigma0, or when the values of many generations agree to
@@ -103,6 +110,7 @@ def minimize(
         method=method,
         population_size=population_size,
         bounds=bounds,
+        bounds_as=bounds_as,
         rng=rng,
         target=target,
         max_evaluations=max_evaluations,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.bounds import contain
 from fmnes.errors import SnapshotError
 from fmnes.result import Vector
 from fmnes.search.saved import Saved, count, finite, plain, restore_rng
@@ -24,9 +25,12 @@ class Distribution:
         self.rng = rng
         self.faults = 0
         """Updates that gave a state which is not finite; the state before was kept."""
+        self.box = start.box
         z0 = rng.standard_normal(len(start.x0))
-        x0 = start.x0 if start.scale is None else start.x0 / start.scale
-        self.state: Any = start.strategy.init(x0, np.float64(start.sigma), z0)
+        y0 = start.x0 if self.box is None else self.box.start(start.x0)
+        mean = y0 if start.scale is None else y0 / start.scale
+        self.state: Any = start.strategy.init(mean, np.float64(start.sigma), z0)
+        self._longest = math.inf if self.box is None else self.box.longest_step(start.scale)
 
     @property
     def population_size(self) -> int:
@@ -41,16 +45,20 @@ class Distribution:
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""
         z = self.rng.standard_normal((n, len(self.state.mean)))
-        x = self._points(z)
-        bounds = self.start.bounds
-        if bounds is not None:
-            return z, x, bounds.contain(x)
-        # Without bounds only overflow can spoil a point, and a finite sum of squares rules it out for all.
-        if math.isfinite(np.vdot(x, x)):
+        y = self._points(z)
+        if self.box is not None:
+            x = self.box.onto(y)
+        elif self.start.bounds is not None:
+            return z, y, contain(self.start.bounds, y)
+        else:
+            x = y
+        # Now only overflow can spoil a point, and a finite sum of squares rules it out for all.
+        if math.isfinite(np.vdot(y, y)):
             return z, x, None
-        return z, x, np.asarray(np.isfinite(x).all(axis=1))
+        return z, x, np.asarray(np.isfinite(y).all(axis=1))
 
     def _points(self, z: Floats) -> Floats:
+        """In the user's units, wherever the bounds are."""
         scale = self.start.scale
         if scale is None and self.state.sigma < 1e100:
             return self.start.strategy.sample(self.state, z)  # type: ignore[no-any-return]
@@ -62,26 +70,48 @@ class Distribution:
         with np.errstate(all="ignore"):
             state = self.start.strategy.update(self.state, z, f)
             if stays_finite(state, self.state) and state.sigma > 0:
-                self.state = state
+                self.state = state if self._longest == math.inf else self._limited(state)
             else:
                 self.faults += 1
 
+    def _limited(self, state: Any) -> Any:
+        longest = float(self.start.strategy.shape(state).axis_lengths.max())
+        if not state.sigma * longest > self._longest:
+            return state
+        return state._replace(sigma=np.float64(self._longest / longest))
+
     @property
     def mean(self) -> Vector:
-        return self.in_user_units(self.state.mean)
+        return self.as_point(self.state.mean)
 
     @property
     def covariance(self) -> Floats:
         covariance: Floats = self.start.strategy.covariance(self.state)
         scale = self.start.scale
-        return covariance if scale is None else covariance * np.outer(scale, scale)
+        if scale is not None:
+            covariance = covariance * np.outer(scale, scale)
+        if self.box is None:
+            return covariance
+        return self.box.covariance(self._in_user_units(self.state.mean), covariance)
 
     @property
     def shape(self) -> Shape:
         """In the strategy's own units."""
         return self.start.strategy.shape(self.state)
 
-    def in_user_units(self, mean: Any) -> Vector:
+    def as_point(self, mean: Any) -> Vector:
+        """A mean of the strategy's as the user sees it."""
+        y = self._in_user_units(mean)
+        # It is left where the search has taken it, beyond a mirror or some periods away: to shift it back
+        # would change nothing but the rounding, and to mirror it all of the state had to be mirrored.
+        return y if self.box is None else self.box.onto(y)
+
+    @property
+    def own_units(self) -> bool:
+        """Are the strategy's coordinates others than the user's?"""
+        return self.start.scale is not None or self.box is not None
+
+    def _in_user_units(self, mean: Any) -> Vector:
         units: Vector = np.asarray(mean) * (1.0 if self.start.scale is None else self.start.scale)
         return units
 

@@ -46,7 +46,8 @@ class Optimizer(Search):
         """The points that still need a value, (n, d) and read-only; n ≤ λ.
 
         Near the end of `max_evaluations` only as many as the budget allows. No points at all are returned if
-        a long row of generations fell outside the bounds entirely; `stop_reason` is NO_FEASIBLE then.
+        a long row of generations fell outside the bounds entirely (with `bounds_as="failure"`); `stop_reason`
+        is NO_FEASIBLE then.
 
         With a number: up to n of them that nobody has been given yet, each with an `id` and its `x`. An empty
         list means that all are given out: tell some of their values first.

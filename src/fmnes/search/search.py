@@ -6,7 +6,7 @@ Ask and tell, which change it, are in optimizer.py.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,19 +33,20 @@ class Search:
     @names_options
     def __init__(
         self,
-        x0: ArrayLike,
-        sigma0: ArrayLike,
+        x0: ArrayLike | None = None,
+        sigma0: ArrayLike | None = None,
         *,
         method: str | Strategy | Resampling = "fm-nes",
         population_size: int | None = None,
         bounds: Any = None,
+        bounds_as: Literal["map", "failure"] = "map",
         rng: int | np.random.Generator | None = None,
         target: float | None = None,
         max_evaluations: int | None = None,
         xtol: float | None = 1e-12,
         ftol: float | None = 1e-12,
     ) -> None:
-        start = Start.of(x0, sigma0, method, population_size, bounds)
+        start = Start.of(x0, sigma0, method, population_size, bounds, bounds_as)
         check_memory(start.strategy.matrices, len(start.x0), start.strategy.name, start.population_size)
         self.strategy, self.population_size, self.bounds = start.strategy, start.population_size, start.bounds
         self.target = check_number("target", target)
@@ -89,7 +90,7 @@ class Search:
             generation=self.generation,
             evaluations=self.evaluations,
             population_size=self._distribution.population_size,
-            mean=self._distribution.in_user_units(shape.mean),
+            mean=self._distribution.as_point(shape.mean),
             sigma=float(shape.sigma),
             axis_lengths=np.array(shape.axis_lengths),
             phase=shape.phase,
@@ -110,7 +111,7 @@ class Search:
 
     def stop_at(self, view: View) -> Stop | None:
         """The same for a view that was taken already."""
-        if self._start.scale is not None:  # compare the mean with steps in the same units
+        if self._distribution.own_units:  # compare the mean with steps in the same units
             view = replace(view, mean=self._distribution.state.mean)
         return self.limit_reached() or search_ended(
             view, self._recent, self._start.sigma, xtol=self.xtol, ftol=self.ftol
