@@ -47,6 +47,8 @@ def run_session(
             evaluator,
             retries=settings.retries,
             restarts=settings.restarts,
+            restart_from=settings.restart_from,
+            second_look=settings.second_look,
             max_evaluations=settings.max_evaluations,
             deadline=None if left is None else time.monotonic() + left,
             raise_errors=settings.on_error == "raise",
