@@ -158,7 +158,7 @@ class Loop:
         gained = plan.kind != "look" or self._has_gained()
         return [
             *state.searches.past,
-            Searched(plan.kind, plan.population_size, opt.evaluations, gained, opt.failing, stop),
+            Searched(plan.kind, plan.population_size, opt.evaluations, gained, opt.failing(stop), stop),
         ]
 
     def _has_gained(self) -> bool:

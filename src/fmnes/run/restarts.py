@@ -57,7 +57,7 @@ class Searched(NamedTuple):
     gained: bool
     """Of a look: did it find something better? (True for any other search.)"""
     failing: bool
-    """Did points fail in its last generations?"""
+    """Did points fail where it ended?"""
     stop: Stop
 
     @property
@@ -113,8 +113,11 @@ def _restart(
     even: bool,
     rng: np.random.Generator,
 ) -> Plan | None:
-    """Twice the points each time, or N. Hansen, "Benchmarking a BI-population CMA-ES on the BBOB-2009 function
-    testbed", 2009: large searches and small ones, whichever have used fewer evaluations go next."""
+    """Twice the points each time; or "bipop", large searches and small ones, and next comes the kind that has
+    used fewer evaluations.
+
+    N. Hansen, "Benchmarking a BI-Population CMA-ES on the BBOB-2009 Function Testbed", 2009.
+    """
     first = searches[0].population_size
     used = {kind: [s.evaluations for s in searches if s.kind == kind] for kind in ("large", "small")}
     double = first * 2 ** (len(used["large"]) + 1)

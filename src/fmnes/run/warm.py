@@ -13,6 +13,7 @@ from fmnes.errors import ArgumentError, RunError, SnapshotError
 from fmnes.result import Result, Vector
 from fmnes.run.snapshots import RunState
 from fmnes.search.covariance import takes_covariance
+from fmnes.search.saved import finite
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import Resampling, Strategy
 
@@ -67,13 +68,16 @@ def _ending(found: Any) -> tuple[Vector, NDArray[np.float64] | None, float]:
     path = check_path("warm_start", found)
     try:
         with RunDirectory.open(path, read_only=True) as directory:
-            saved = directory.read_snapshot()
+            saved, result = directory.read_snapshot(), directory.result
             best = directory.log.summary().best
         if saved is None:
             raise RunError(f"{path}: found nothing evaluated in it, wanted a run to begin from")
         state = RunState.restore(*saved)
-    except (RunError, SnapshotError) as error:
+        last = state.opt.result()
+        covariance = last.covariance
+        if result is not None and result.get("covariance") is not None:  # it has ended since that snapshot
+            covariance = finite(np.array(result["covariance"], dtype=float), (len(last.x_mean),) * 2)
+    except (RunError, SnapshotError, TypeError, ValueError) as error:
         raise ArgumentError(f"warm_start: {error}") from None
-    last = state.opt.result()
     x = last.x_mean if best is None or best.x is None else best.x
-    return x, last.covariance, state.searches.first.sigma
+    return x, covariance, state.searches.first.sigma

@@ -20,7 +20,14 @@ from fmnes.search.memory import Memory, read_known
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.slots import Generation
 from fmnes.search.start import Start
-from fmnes.search.stopping import Recent, budget_spent, search_ended, steps_vanished, target_reached
+from fmnes.search.stopping import (
+    FAILING_SHARE,
+    Recent,
+    budget_spent,
+    search_ended,
+    steps_vanished,
+    target_reached,
+)
 from fmnes.strategies import Resampling, Strategy
 
 #: What a saved file says it is.
@@ -96,9 +103,11 @@ class Search:
         """As it was given: a number, or one for each coordinate."""
         return self._start.steps
 
-    @property
-    def failing(self) -> bool:
-        """Do points fail where it is now?"""
+    def failing(self, stop: Stop) -> bool:
+        """Do points fail where it ended? A shape that is too elongated lies flat along what fails: it meets
+        nothing of it any more, so all evaluations are counted there."""
+        if stop.reason is StopReason.ILL_CONDITIONED and self.n_infeasible > FAILING_SHARE * self.evaluations:
+            return True
         return self._recent.failing
 
     def known(self, x: Vector) -> float | None:
