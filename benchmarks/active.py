@@ -32,6 +32,7 @@ def evaluations(method: str, d: int, active: int, trials: int) -> tuple[float, f
             target=1e-6,
             max_evaluations=1_000_000,
             xtol=1e-15,
+            evaluate_start=False,
         )
         counts += [result.nfev] if result.success else []
     if len(counts) < 2:

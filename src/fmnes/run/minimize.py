@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_callback, check_flag, check_path, names_options
+from fmnes.arguments import Bounds, check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError
 from fmnes.result import Result, View
 from fmnes.run.searches import StartPoint
@@ -137,7 +137,7 @@ def minimize(
         known=known,
         covariance=covariance,
     )
-    if restart_from == "uniform" and not (opt.bounds is not None and np.isfinite(opt.bounds).all()):
+    if restart_from == "uniform" and not _is_finite(opt.bounds):
         raise ArgumentError(
             "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
         )
@@ -161,3 +161,7 @@ def minimize(
         return run_session(
             state, settings, evaluator, directory=directory, callback=callback, progress=progress
         )
+
+
+def _is_finite(bounds: Bounds | None) -> bool:
+    return bounds is not None and bool(np.isfinite(bounds.lower).all() and np.isfinite(bounds.upper).all())
