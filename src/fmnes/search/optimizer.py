@@ -205,7 +205,7 @@ class Optimizer(Search):
 
     def _update(self, current: Generation, feasible: list[float]) -> None:
         self._distribution.update(current.z, current.f)
-        self._recent.add(feasible, current.evaluated > 0)
+        self._recent.add(feasible, current.evaluated > 0, len(current.f))
         self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1
         self._current = self._asked = None

@@ -85,12 +85,14 @@ class Start:
             "bounds_as": self.bounds_as,
         }
 
-    def doubled(self) -> Start:
-        """The same with twice the population."""
-        strategy = self.strategy
-        if strategy.population_size is not None:
-            strategy = replace(strategy, population_size=None)  # type: ignore[type-var]
-        return replace(self, strategy=strategy, population_size=2 * self.population_size)
+    def again(self, x0: Vector, sigma0: NDArray[Any], population_size: int) -> dict[str, Any]:
+        """The arguments that make this start again, but for these."""
+        start = self
+        if start.strategy.population_size is not None:
+            strategy = replace(start.strategy, population_size=None)  # type: ignore[type-var]
+            start = replace(start, strategy=strategy)
+        changes = {"x0": x0, "sigma0": sigma0, "population_size": population_size}
+        return {**start.arguments(), **changes}
 
     def dump(self) -> Saved:
         if not is_known(self.strategy):
