@@ -188,8 +188,9 @@ def test_every_reason_has_its_own_words() -> None:
         "STORAGE",
         "CALLBACK",
         "INTERRUPTED",
+        "REPEATED",
     }
-    assert {reason.name for reason in StopReason if reason.converged} == {"XTOL", "FTOL"}
+    assert {reason.name for reason in StopReason if reason.converged} == {"XTOL", "FTOL", "REPEATED"}
 
 
 # -- whole runs -------------------------------------------------------------------------------------------

@@ -238,7 +238,9 @@ class Loop:
             return best.x
         bounds = state.opt.bounds
         if origin == "uniform" and bounds is not None:
-            return bounds.lower + state.opt.rng.random(len(bounds.lower)) * (bounds.upper - bounds.lower)
+            share = state.opt.rng.random(len(bounds.lower))
+            x: NDArray[np.float64] = (1 - share) * bounds.lower + share * bounds.upper
+            return x
         return state.searches.first.x0
 
     def _wave(self) -> Stop | None:
@@ -400,6 +402,7 @@ class Loop:
             nfev=self.state.evaluations,
             nit=totals.generations + last.nit,
             n_infeasible=totals.infeasible + last.n_infeasible,
+            n_repeated=totals.repeated + last.n_repeated,
             seed=self.state.seed,
             sigma0=self.state.searches.first.sigma,
             second_looks=sum(searched.kind == "look" for searched in searches),

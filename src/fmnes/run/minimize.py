@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import Bounds, check_callback, check_flag, check_path, names_options
+from fmnes.arguments import check_callback, check_flag, check_path, names_options
+from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError
 from fmnes.result import Result, View
 from fmnes.run.searches import StartPoint
@@ -35,6 +36,7 @@ def minimize(
     population_size: int | None = None,
     bounds: Any = None,
     bounds_as: Literal["map", "failure"] = "map",
+    integers: Any = None,
     target: float | None = None,
     max_evaluations: int | None = None,
     max_seconds: float | None = None,
@@ -78,6 +80,9 @@ def minimize(
             Every point that is evaluated or returned is inside.
         bounds_as: "map" bends the search smoothly at the bounds, so that nothing fails there; "failure" takes
             a point outside for a failed one, at no cost.
+        integers: for each coordinate True for whole numbers, or the width of its steps (0.25: quarters,
+            counted from the lower bound or else from 0), and False, 0 or None for any real number; or one of
+            these for all. Where every coordinate is discrete, no point is evaluated twice.
         target: stop as soon as a value is at most this.
         max_evaluations, max_seconds: budgets. A generation that the budget cuts makes no update.
         xtol, ftol: stop when steps are below xtol × sigma0, or when the values of many generations agree to
@@ -137,6 +142,7 @@ def minimize(
         population_size=population_size,
         bounds=bounds,
         bounds_as=bounds_as,
+        integers=integers,
         rng=rng,
         target=target,
         max_evaluations=max_evaluations,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,13 @@ from numpy.typing import NDArray
 
 from fmnes.bounds import contain
 from fmnes.errors import SnapshotError
-from fmnes.result import Vector
+from fmnes.result import Vector, View
+from fmnes.search.box import LONGEST_STEP
+from fmnes.search.integers import Grid
+from fmnes.search.margin import margin, marginal_deviations
 from fmnes.search.saved import Saved, count, finite, plain, restore_rng
 from fmnes.search.start import Start
+from fmnes.search.stopping import ill_conditioned
 from fmnes.strategies import Shape
 from fmnes.strategies.base import next_population_size, stays_finite
 
@@ -31,6 +36,15 @@ class Distribution:
         mean = y0 if start.scale is None else y0 / start.scale
         self.state: Any = start.strategy.init(mean, np.float64(start.sigma), z0)
         self._longest = math.inf if self.box is None else self.box.longest_step(start.scale)
+        self.scale = start.scale
+        """What the strategy's coordinates are multiplied with; where some are discrete it changes."""
+        self.deviations: Vector | None = None
+        """Of the strategy's coordinates, without the scale; None where all are real. (d,)"""
+        if start.grid is not None:
+            self.scale = np.ones(len(mean)) if start.scale is None else start.scale
+            self.deviations = marginal_deviations(start.strategy, self.state)
+            with np.errstate(all="ignore"):
+                self._keep_margin(start.grid, self.state, self.state, start.population_size)
 
     @property
     def population_size(self) -> int:
@@ -46,12 +60,9 @@ class Distribution:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""
         z = self.rng.standard_normal((n, len(self.state.mean)))
         y = self._points(z)
-        if self.box is not None:
-            x = self.box.onto(y)
-        elif self.start.bounds is not None:
-            return z, y, contain(self.start.bounds, y)
-        else:
-            x = y
+        x = self.nearest(y if self.box is None else self.box.onto(y))
+        if self.box is None and self.start.bounds is not None:
+            return z, x, contain(self.start.bounds, x)
         # Now only overflow can spoil a point, and a finite sum of squares rules it out for all.
         if math.isfinite(np.vdot(y, y)):
             return z, x, None
@@ -59,7 +70,7 @@ class Distribution:
 
     def _points(self, z: Floats) -> Floats:
         """In the user's units, wherever the bounds are."""
-        scale = self.start.scale
+        scale = self.scale
         if scale is None and self.state.sigma < 1e100:
             return self.start.strategy.sample(self.state, z)  # type: ignore[no-any-return]
         with np.errstate(all="ignore"):  # huge steps may overflow
@@ -69,10 +80,44 @@ class Distribution:
     def update(self, z: Floats, f: Floats) -> None:
         with np.errstate(all="ignore"):
             state = self.start.strategy.update(self.state, z, f)
-            if stays_finite(state, self.state) and state.sigma > 0:
+            good = stays_finite(state, self.state) and state.sigma > 0
+            if good and self.start.grid is not None:
+                good = self._keep_margin(self.start.grid, self.state, state, len(f))
+            elif good:
                 self.state = state if self._longest == math.inf else self._limited(state)
-            else:
-                self.faults += 1
+            self.faults += not good
+
+    def _keep_margin(self, grid: Grid, before: Any, state: Any, population_size: int) -> bool:
+        """Take in a new state, its discrete coordinates corrected; False if that leaves floating point."""
+        assert self.scale is not None
+        where = grid.where
+        deviations = marginal_deviations(self.start.strategy, state)
+        # At an end of the grid further is never worse, so that the search goes on as if down an endless
+        # slope. Its steps must not grow with it: not beyond the grid, nor beyond the box of the real ones.
+        scale = np.minimum(self.scale, self._widest(grid) / deviations)
+        mean = state.mean * self.scale
+        # As in the paper, a mean goes as far as it would go without the stretching: steps that a selected
+        # point has only for the sake of the margin would make it wander.
+        unstretched = np.minimum(self.scale, 1.0 if self.start.scale is None else self.start.scale)
+        mean[where] = (before.mean * self.scale + (state.mean - before.mean) * unstretched)[where]
+        alpha = 1 / (len(mean) * population_size)
+        corrected = margin(grid, mean[where], (deviations * scale)[where], alpha)
+        if corrected is not None:
+            mean[where], scale[where] = corrected[0], corrected[1] / deviations[where]
+        kept = scale == self.scale
+        kept[where] = False
+        means = np.where(kept, state.mean, mean / scale)
+        if not (np.isfinite(means).all() and np.isfinite(scale).all() and (scale > 0).all()):
+            return False
+        self.state, self.scale, self.deviations = state._replace(mean=means), scale, deviations
+        return True
+
+    def _widest(self, grid: Grid) -> Vector:
+        """Steps of each coordinate at most. (d,)"""
+        box = self.box
+        widest = np.full(grid.d, np.inf) if box is None else LONGEST_STEP * (box.upper - box.lower)
+        widest[grid.where] = LONGEST_STEP * (grid.upper - grid.lower)
+        return widest
 
     def _limited(self, state: Any) -> Any:
         longest = float(self.start.strategy.shape(state).axis_lengths.max())
@@ -87,7 +132,7 @@ class Distribution:
     @property
     def covariance(self) -> Floats:
         covariance: Floats = self.start.strategy.covariance(self.state)
-        scale = self.start.scale
+        scale = self.scale
         if scale is not None:
             covariance = covariance * np.outer(scale, scale)
         if self.box is None:
@@ -104,20 +149,45 @@ class Distribution:
         y = self._in_user_units(mean)
         # It is left where the search has taken it, beyond a mirror or some periods away: to shift it back
         # would change nothing but the rounding, and to mirror it all of the state had to be mirrored.
-        return y if self.box is None else self.box.onto(y)
+        x = y if self.box is None else self.box.onto(y)
+        return x if self.start.grid is None else self.start.grid.inside(x)
 
     @property
     def own_units(self) -> bool:
         """Are the strategy's coordinates others than the user's?"""
-        return self.start.scale is not None or self.box is not None
+        return self.scale is not None or self.box is not None
 
     def _in_user_units(self, mean: Any) -> Vector:
-        units: Vector = np.asarray(mean) * (1.0 if self.start.scale is None else self.start.scale)
+        units: Vector = np.asarray(mean) * (1.0 if self.scale is None else self.scale)
         return units
+
+    def nearest(self, x: Floats) -> Floats:
+        """The points with their discrete coordinates on the grid. (…, d)"""
+        if self.start.grid is None:
+            return x
+        with np.errstate(all="ignore"):  # huge steps may overflow
+            return self.start.grid.nearest(x)
+
+    def real_part(self, view: View) -> View:
+        """A view of the real coordinates alone, in the strategy's units: how far those still go.
+
+        Discrete ones keep their width while real ones converge. That is no ill condition.
+        """
+        assert self.start.grid is not None and self.deviations is not None
+        real = self.start.grid.real
+        lengths = self.deviations[real]
+        if ill_conditioned(view) and not hasattr(self.start.strategy, "deviations"):
+            # Within the real ones it may be, which their deviations alone do not show.
+            covariance = self.start.strategy.covariance(self.state)[np.ix_(real, real)]
+            lengths = np.sqrt(np.maximum(np.linalg.eigvalsh(covariance), 0.0))
+        return replace(view, mean=self.state.mean[real], axis_lengths=lengths / self.state.sigma)
 
     def dump(self) -> Saved:
         metadata = {"rng": plain(self.rng.bit_generator.state), "numerical_faults": self.faults}
-        return metadata, {f"state.{k}": v for k, v in self.state._asdict().items() if v is not None}
+        arrays = {f"state.{k}": v for k, v in self.state._asdict().items() if v is not None}
+        if self.start.grid is not None and self.scale is not None:
+            arrays["scale"] = self.scale
+        return metadata, arrays
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Into a fresh one; each array must have the shape and type that the fresh one has."""
@@ -131,5 +201,10 @@ class Distribution:
         if not state.sigma > 0:
             raise SnapshotError(f"sigma {state.sigma}, wanted a positive number")
         self.state = state
+        if self.start.grid is not None:
+            self.scale = finite(arrays["scale"], np.shape(state.mean))
+            if not (self.scale > 0).all():
+                raise SnapshotError(f"scale {self.scale.min()}, wanted positive numbers")
+            self.deviations = marginal_deviations(self.start.strategy, state)
         self.rng = restore_rng(metadata["rng"])
         self.faults = count(metadata["numerical_faults"])

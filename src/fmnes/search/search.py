@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fmnes.arguments import check_memory, check_number, check_rng, names_options
-from fmnes.errors import ArgumentError, FmnesError, SnapshotError
+from fmnes.errors import FmnesError, SnapshotError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
 from fmnes.search.covariance import shaped_by
 from fmnes.search.distribution import Distribution
@@ -51,6 +51,7 @@ class Search:
         population_size: int | None = None,
         bounds: Any = None,
         bounds_as: Literal["map", "failure"] = "map",
+        integers: Any = None,
         rng: int | np.random.Generator | None = None,
         target: float | None = None,
         max_evaluations: int | None = None,
@@ -61,7 +62,7 @@ class Search:
     ) -> None:
         if covariance is not None:
             sigma0, method = shaped_by(covariance, sigma0, x0, method)
-        start = Start.of(x0, sigma0, method, population_size, bounds, bounds_as)
+        start = Start.of(x0, sigma0, method, population_size, bounds, bounds_as, integers)
         check_memory(start.strategy.matrices, len(start.x0), start.strategy.name, start.population_size)
         self.strategy, self.population_size, self.bounds = start.strategy, start.population_size, start.bounds
         self.target = check_number("target", target)
@@ -77,13 +78,15 @@ class Search:
         """Complete generations so far."""
         self.evaluations = 0
         self.n_infeasible = 0
+        self.n_repeated = 0
+        """Points that were known already, and not evaluated again."""
         self._memory = Memory(len(start.x0))
         self.best = Best(None, np.inf, 0)
         for x, value in read_known(known, len(start.x0), start.bounds):
             self._memory.add(x, value)
             if value < self.best.fun:
                 self.best = Best(x, value, 0)
-        self._recent = Recent.for_problem(len(start.x0), self.population_size)
+        self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
@@ -138,6 +141,7 @@ class Search:
             feasible_share=self._feasible_share,
             generation_best=self._recent.bests[-1] if self._recent.bests else np.inf,
             best=self.best,
+            n_repeated=self.n_repeated,
         )
 
     @property
@@ -154,8 +158,13 @@ class Search:
         """The same for a view that was taken already."""
         if self._distribution.own_units:  # compare the mean with steps in the same units
             view = replace(view, mean=self._distribution.state.mean)
+        steps, xtol = view, self.xtol
+        if self._start.repeats:
+            xtol = None  # the steps of a grid never vanish
+        elif self._start.grid is not None:
+            steps = self._distribution.real_part(view)
         return self.limit_reached() or search_ended(
-            view, self._recent, self._start.sigma, xtol=self.xtol, ftol=self.ftol
+            view, self._recent, self._start.sigma, xtol=xtol, ftol=self.ftol, steps=steps
         )
 
     def steps_below(self, factor: float, view: View) -> Stop | None:
@@ -194,7 +203,8 @@ class Search:
             nfev=self.evaluations,
             nit=self.generation,
             n_infeasible=self.n_infeasible,
-            x_mean=self.mean,
+            n_repeated=self.n_repeated,
+            x_mean=self._distribution.nearest(self.mean),
             seed=self.seed,
             covariance=self._small_covariance(),
             sigma0=self._start.sigma,
@@ -217,6 +227,15 @@ class Search:
         opt.seed, opt.restart = None, self.restart + 1
         return opt
 
+    def _check_twins(self, current: Generation) -> None:
+        """Of a file: each slot that waits for its twin must have one that gets a value."""
+        if current.twins is None:
+            return
+        asked = {x.tobytes() for x in current.x[current.open]}
+        for x in current.x[current.twins]:
+            if not (x.tobytes() in asked or self._memory.get(x) is not None):
+                raise SnapshotError("a slot without its twin")
+
     def _limits(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LIMITS}
 
@@ -232,6 +251,7 @@ class Search:
             "generation": self.generation,
             "evaluations": self.evaluations,
             "n_infeasible": self.n_infeasible,
+            "n_repeated": self.n_repeated,
         }
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self.best)]
@@ -274,10 +294,12 @@ class Search:
         for name in ("generation", "evaluations", "n_infeasible"):
             setattr(opt, name, count(metadata[name]))
         opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
+        opt.n_repeated = count(metadata.get("n_repeated", 0))  # nor had it these
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt.best = restore_best(metadata, arrays, d)
         opt._memory.restore(arrays)
         if "current.z" in arrays:
             drawn = opt._distribution
             opt._current = Generation.restore(metadata, arrays, drawn.draws, drawn.population_size, d)
+            opt._check_twins(opt._current)
         return opt

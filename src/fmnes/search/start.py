@@ -14,6 +14,8 @@ from fmnes.bounds import BOUNDS_AS, Bounds, check_inside, read_bounds, start_fro
 from fmnes.errors import UsageError
 from fmnes.result import Vector
 from fmnes.search.box import Box, limited_steps
+from fmnes.search.integers import Grid, check_integers, grid_of
+from fmnes.search.margin import check_deviations
 from fmnes.search.saved import Saved, plain
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
 from fmnes.strategies.base import default_population_size
@@ -37,6 +39,10 @@ class Start:
     """The step size: `steps`, or their geometric mean; no longer than the bounds allow."""
     scale: Vector | None
     """What each coordinate is multiplied with, if `steps` are several."""
+    integers: Vector | None
+    """The width of each coordinate's grid, 0 for a real one; None: all are real."""
+    grid: Grid | None
+    """What the discrete coordinates may be; None: there are none."""
 
     @classmethod
     def of(
@@ -47,6 +53,7 @@ class Start:
         population_size: int | None,
         bounds: Any,
         bounds_as: str,
+        integers: Any = None,
     ) -> Start:
         check_choice("bounds_as", bounds_as, BOUNDS_AS)
         given = None if x0 is None else check_x0(x0)
@@ -62,14 +69,31 @@ class Start:
             check_inside(x0, read)
             if bounds_as == "map":
                 sigma, scale = check_sigma0(limited_steps(sigma0, read), x0)
-        return cls(x0, np.array(sigma0), strategy, max_redraws, size, read, bounds_as, sigma, scale)
+        widths = check_integers(integers, len(x0))
+        grid = None
+        if widths is not None:
+            check_deviations(strategy)
+            open = Bounds(np.full(len(x0), -np.inf), np.full(len(x0), np.inf)) if read is None else read
+            grid = grid_of(widths, open.lower, open.upper)
+        steps = np.array(sigma0)
+        return cls(x0, steps, strategy, max_redraws, size, read, bounds_as, sigma, scale, widths, grid)
 
     @property
     def box(self) -> Box | None:
         """What maps the search's points inside the bounds; None if there is nothing to map."""
         if self.bounds is None or self.bounds_as != "map":
             return None
-        return Box.of(self.bounds, self.steps)
+        if self.grid is None:
+            return Box.of(self.bounds, self.steps)
+        # Those on a grid end with it, and have no bound to come near to.
+        lower, upper = self.bounds.lower.copy(), self.bounds.upper.copy()
+        lower[self.grid.where], upper[self.grid.where] = -np.inf, np.inf
+        return Box.of(Bounds(lower, upper), self.steps)
+
+    @property
+    def repeats(self) -> bool:
+        """Is every coordinate discrete, so that points come again?"""
+        return self.grid is not None and self.grid.covers_all
 
     def arguments(self) -> dict[str, Any]:
         """Those that make this start again."""
@@ -83,6 +107,7 @@ class Start:
             "population_size": self.population_size,
             "bounds": self.bounds,
             "bounds_as": self.bounds_as,
+            "integers": self.integers,
         }
 
     def again(self, x0: Vector, sigma0: NDArray[Any], population_size: int) -> dict[str, Any]:
@@ -114,6 +139,8 @@ class Start:
             arrays["B0"] = np.asarray(B0, dtype=float)
         if self.bounds is not None:
             arrays["lower"], arrays["upper"] = self.bounds.lower, self.bounds.upper
+        if self.integers is not None:
+            arrays["integers"] = self.integers
         return metadata, arrays
 
     @classmethod
@@ -125,5 +152,6 @@ class Start:
             method = Resampling(method, metadata["max_redraws"])
         bounds = Bounds(arrays["lower"], arrays["upper"]) if "lower" in arrays else None
         bounds_as = metadata.get("bounds_as", "failure")  # up to 0.2 there was nothing else
+        integers = arrays.get("integers")  # nor were there any of these
         size = metadata["population_size"]
-        return cls.of(arrays["x0"], arrays["sigma0"], method, size, bounds, bounds_as)
+        return cls.of(arrays["x0"], arrays["sigma0"], method, size, bounds, bounds_as, integers)
