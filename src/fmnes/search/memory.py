@@ -1,5 +1,7 @@
-"""What is known of points without evaluating them: told before the search began, or evaluated before on a grid,
-where points come again and need not be run again."""
+"""What is known of points without evaluating them: told before the search began, or evaluated on a grid.
+
+There points come again, and need not be run again.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ from fmnes.benchmark.search.objective import Objective
 from fmnes.benchmark.search.problem import Array, Problem
 from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes.strategies import METHODS
+from fmnes.strategies.fm_nes import DEPARTURES
 
+#: Adaptive FM-NES with one of its departures from the paper taken back: afm-nes/selection.
+WITHOUT = "afm-nes/"
 #: A method of ours that says success as soon as it has converged, without the second look.
 ONCE = "-once"
 #: NOMAD fits models to its points, which takes far longer: few parameters, and so many evaluations × d.
@@ -36,7 +39,10 @@ class Ending(NamedTuple):
 
 
 def ours(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> Ending:
-    options: dict[str, Any] = {"method": method.removesuffix(ONCE), "rng": seed}
+    named: Any = method.removesuffix(ONCE)
+    if named.startswith(WITHOUT):
+        named = fmnes.AFMNES(**{named.removeprefix(WITHOUT): "published"})
+    options: dict[str, Any] = {"method": named, "rng": seed}
     options |= {"vectorized": True, "max_evaluations": problem.budget}
     if problem.bounds is not None:
         options["bounds"] = getattr(fmnes, "Bounds", lambda *sides: sides)(*problem.bounds)
@@ -140,8 +146,8 @@ def takes_part(method: str, d: int) -> bool:
 
 
 def check_method(method: str) -> None:
-    known = [*METHODS, *PEERS]
-    if method.removesuffix(ONCE) not in METHODS and method not in PEERS:
+    known = [*METHODS, *PEERS, *(WITHOUT + name for name in DEPARTURES)]
+    if method.removesuffix(ONCE) not in known:
         raise ArgumentError(
             f"methods: found {method!r}, wanted some of {', '.join(known)}{nearest(method, known)}"
         )
