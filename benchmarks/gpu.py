@@ -268,7 +268,8 @@ def many_runs(table: Table, toy: bool, runs: int) -> None:
     single: list[int] = []
     box, start, done = (5.0 if toy else 60.0), time.perf_counter(), 0
     while time.perf_counter() - start < box:
-        one = fmnes.minimize(problem.fun, problem.x0, problem.sigma0, rng=done, vectorized=True, **options)
+        count: Any = {"vectorized": True, "evaluate_start": False, "second_look": False}  # as compiled
+        one = fmnes.minimize(problem.fun, problem.x0, problem.sigma0, rng=done, **count, **options)
         single += [one.nfev] if one.success else []
         done += 1
     per_core = done / (time.perf_counter() - start)
@@ -330,7 +331,8 @@ def compare_on_cpu(table: Table, case: str, problem: Any, generations: int) -> N
     start, sigma0 = problem.x0, problem.sigma0
 
     def numpy() -> Any:
-        return fmnes.minimize(problem.fun, start, sigma0, rng=1, vectorized=True, **options).nfev
+        count: Any = {"vectorized": True, "evaluate_start": False, "second_look": False}
+        return fmnes.minimize(problem.fun, start, sigma0, rng=1, **count, **options).nfev
 
     def compiled() -> Any:
         return fj.run(problem.fun, start, sigma0, key=jax.random.key(1), **options).nfev

@@ -669,6 +669,24 @@ def test_bounds_of_a_problem_file_are_mapped_unless_it_says_otherwise(tmp_path: 
         assert (problem.start["bounds"].lower <= X).all() and (problem.start["bounds"].upper >= X).all()
 
 
+def test_restarts_and_what_comes_before_and_after_a_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = 'restarts = "bipop"\nrestart_from = "best"\nsecond_look = false\nevaluate_start = false\n'
+    path = problem(tmp_path, **{"seed = 1\n": f"seed = 1\n{more}"})
+    kept = {"restarts": "bipop", "restart_from": "best", "second_look": False, "evaluate_start": False}
+    for name, flags in (("file", []), ("flag", ["--restarts", "2"]), ("word", ["--restarts", "bipop"])):
+        run = tmp_path / name
+        with contextlib.suppress(SystemExit):
+            app(["minimize", str(path), "--run-dir", str(run), *flags, "--json"], standalone_mode=False)
+        assert json.loads(capsys.readouterr().out)["nfev"] == 60
+        wanted = kept if name != "flag" else {**kept, "restarts": 2}
+        found = _read_json(run / "config.json")["settings"]
+        assert {key: found[key] for key in wanted} == wanted
+    with pytest.raises(ArgumentError, match="restarts: found 'many'"):
+        app(["minimize", str(path), "--restarts", "many"], standalone_mode=False)
+
+
 def test_all_methods_are_offered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     for command in ("minimize", "demo"):

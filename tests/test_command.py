@@ -930,12 +930,12 @@ def test_process_without_environment_is_looked_at_for_long_only_once():
 KILLALL = {
     "Command": """
 import fmnes
-fmnes.minimize(fmnes.Command(["sleep", "300"]), [1.0, 1.0], 0.5, rng=1, workers=2)
+fmnes.minimize(fmnes.Command(["sleep", "300"]), [1.0, 1.0], 0.5, workers=2, evaluate_start=False)
 """,
     "workers": """
 import fmnes, subprocess
 def f(x): subprocess.run(["sleep", "300"]); return 1.0
-fmnes.minimize(f, [1.0, 1.0], 0.5, rng=1, workers=2, timeout=900)
+fmnes.minimize(f, [1.0, 1.0], 0.5, rng=1, workers=2, timeout=900, evaluate_start=False)
 """,
 }
 

@@ -134,7 +134,7 @@ def test_any_values_can_be_told(method: Any, p: dict[str, Any]) -> None:
         X = opt.ask()
         assert np.isfinite(X).all()
         assert ((low <= X) & (high >= X)).all()
-        assert 0 <= len(X) <= opt.population_size
+        assert 0 <= len(X) <= opt.view().population_size <= 4 * opt.population_size
         before = opt.generation
         told = tell(X)
         opt.tell(told)

@@ -63,6 +63,7 @@ ALLOWED: dict[str, set[str]] = {
     "bounds": {"errors", "result", "arguments"},
     "backends": {"errors"},
     "problems": {"errors"},
+    "trials": {"errors"},
     "steps": {"errors", "result", "backends"},
     "strategies": {"errors", "result", "arguments", "backends", "steps"},
     "storage": {"errors", "result", "outcome", "arguments"},

@@ -418,7 +418,7 @@ def test_saved_and_loaded_at_any_moment(problem: Any, method: Any, tmp_path: Pat
     assert one.mean.tobytes() == two.mean.tobytes()
     assert one.covariance.tobytes() == two.covariance.tobytes()
     if given is DISCRETE:
-        assert one._memory.dump()[1]["known.x"].tobytes() == two._memory.dump()[1]["known.x"].tobytes()
+        assert one._memory.dump()[1]["memory.x"].tobytes() == two._memory.dump()[1]["memory.x"].tobytes()
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
@@ -454,7 +454,7 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert math.isnan(memory.get(np.array([4.0, 0.0])) or 0.0)
     again = Memory(2)
     again.restore(memory.dump()[1])
-    assert again.dump()[1]["known.f"].tobytes() == memory.dump()[1]["known.f"].tobytes()
+    assert again.dump()[1]["memory.f"].tobytes() == memory.dump()[1]["memory.f"].tobytes()
     assert len(again) == 3
     fun = Counting(failing)
     result = fmnes.minimize(fun, **DISCRETE, rng=3, max_evaluations=5000)
@@ -462,7 +462,7 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.nfev == len(fun.points) > len(set(fun.points))
 
 
-@pytest.mark.parametrize("name", ["known.x", "known.f", "scale", "integers"])
+@pytest.mark.parametrize("name", ["memory.x", "memory.f", "scale", "integers"])
 @pytest.mark.parametrize("damage", [np.inf, -1.0, "shape", "gone"])
 def test_a_damaged_file_is_refused(name: str, damage: Any) -> None:
     opt = Optimizer(**DISCRETE, rng=1)
@@ -473,7 +473,7 @@ def test_a_damaged_file_is_refused(name: str, damage: Any) -> None:
         arrays[name] = np.concatenate((array, array))
     elif damage != "gone":
         arrays[name] = np.full_like(array, damage)
-    if (name, damage) in {("known.x", -1.0), ("known.f", -1.0), ("integers", "gone")}:
+    if (name, damage) in {("memory.x", -1.0), ("memory.f", -1.0), ("integers", "gone")}:
         return  # what could have been written
     with pytest.raises(fmnes.SnapshotError):
         Optimizer.restore(metadata, arrays)

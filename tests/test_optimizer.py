@@ -776,12 +776,12 @@ def test_a_generator_shared_with_the_objective_makes_a_run_that_can_be_saved(tmp
     assert snapshot(loaded) == snapshot(opt)
 
 
-def test_a_doubled_search_goes_on_with_the_same_random_numbers() -> None:
+def test_a_search_that_begins_again_goes_on_with_the_same_random_numbers() -> None:
     opt = advance(Optimizer([1.0, 2.0], 0.5, rng=5, population_size=6, method="xnes"), 1)
     rng = np.random.default_rng(5)
     for shape in (2, (6, 2), 2):
         rng.standard_normal(shape)
-    doubled = opt.doubled(None)
+    doubled = opt.again(opt.x0, opt.sigma0, 12, None)
     X = np.array([1.0, 2.0]) + 0.5 * rng.standard_normal((12, 2))
     np.testing.assert_array_equal(doubled.ask(), X)
     assert doubled.restart == 1

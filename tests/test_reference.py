@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from fmnes import CMAES, FMNES, XNES
+from fmnes import AFMNES, CMAES, FMNES, XNES
+from fmnes.strategies.fm_nes import DEPARTURES
 from tests import reference, variants
 
 TOLERANCE = 1e-9
@@ -79,10 +80,14 @@ def test_fm_nes_family(variant: str, problem: str, d: int, population_size: int)
         reset=settings.reset,
         path_rate=settings.path_rate,
         beta=settings.ridge_threshold,
+        adaptive=[name for name in DEPARTURES if getattr(settings, name) != "published"],
     )
     phases, failures = set(), 0
     for _ in range(GENERATIONS):
-        z = rng.standard_normal((population_size // 2, d))
+        lam = strategy.next_population_size(state, population_size)
+        if settings.population == "adaptive":
+            assert lam == literal.next_population_size(population_size)
+        z = rng.standard_normal((lam // 2, d))
         x = strategy.sample(state, z)
         assert_allclose(x, literal.points(z), rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
         f = fun(literal.points(z))
@@ -98,6 +103,9 @@ def test_fm_nes_family(variant: str, problem: str, d: int, population_size: int)
         assert_allclose(state.F @ state.p_c, literal.p_c, rtol=TOLERANCE, atol=TOLERANCE)
         assert_allclose(state.gamma, literal.gamma, rtol=TOLERANCE)
         assert bool(state.unconstrained) == literal.h_unconst
+        if state.share is not None:
+            assert_allclose(state.share, literal.share, rtol=TOLERANCE)
+            assert_allclose(state.p_step, literal.p_step, rtol=TOLERANCE, atol=TOLERANCE)
         assert strategy.shape(state).phase == literal.phase
         if state.A_inverse is not None:
             assert_allclose(state.A @ state.A_inverse, np.eye(d), atol=1e-11)
@@ -105,11 +113,12 @@ def test_fm_nes_family(variant: str, problem: str, d: int, population_size: int)
     assert (failures > 0) == (problem != "ellipsoid")
 
 
-def test_fm_nes_in_one_dimension() -> None:
+@pytest.mark.parametrize("strategy", [FMNES(), AFMNES()], ids=["fm-nes", "afm-nes"])
+def test_fm_nes_in_one_dimension(strategy: FMNES) -> None:
     rng = np.random.default_rng(1)
-    strategy = FMNES()
     state = strategy.init(np.array([3.0]), np.float64(1.0), np.zeros(1))
-    literal = reference.FMNES(np.array([3.0]), 1.0)
+    adaptive = DEPARTURES if strategy == AFMNES() else ()
+    literal = reference.FMNES(np.array([3.0]), 1.0, adaptive=adaptive)
     for _ in range(GENERATIONS):
         z = rng.standard_normal((3, 1))
         f = failing_ellipsoid(literal.points(z))

@@ -108,7 +108,7 @@ def test_a_corrected_run_that_is_killed_forgets_the_rest_of_the_faults_too(tmp_p
     for call in (4, 3):  # in the middle of generation 0, twice
         killed(kill=call)
     assert killed() == wanted
-    assert len(killed.calls) == 8 + 80
+    assert len(killed.calls) == 9 + 80  # the start and 8 points were broken
 
 
 def test_a_run_killed_before_its_faults_were_taken_back_goes_on_with_the_corrected_objective(
@@ -118,7 +118,7 @@ def test_a_run_killed_before_its_faults_were_taken_back_goes_on_with_the_correct
     runs = Runs(tmp_path, BROKEN, BROKEN_SETTINGS)
     assert "looks like a bug" in runs(stage="broken")["error"]
     with closing(sqlite3.connect(tmp_path / "run" / "evaluations.sqlite")) as log:
-        assert log.execute("DELETE FROM evaluations WHERE fault = 'forgotten'").rowcount == 8
+        assert log.execute("DELETE FROM evaluations WHERE fault = 'forgotten'").rowcount == 9
         log.commit()
     found = runs()
     assert (found["nfev"], found["n_infeasible"]) == (80, 0)
@@ -128,7 +128,7 @@ def test_an_objective_that_is_still_broken_is_shown_again(tmp_path: Path) -> Non
     runs = Runs(tmp_path, BROKEN, BROKEN_SETTINGS)
     for times in (1, 2, 3):
         assert "ValueError: typo" in runs(stage="broken")["error"]
-        assert len(runs.calls) == 8 * times
+        assert len(runs.calls) == 9 * times
 
 
 def test_what_had_raised_is_evaluated_again_and_nothing_else(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def fun(x):
 
 
 def test_a_target_reached_beside_a_lost_evaluation_stays_reached(tmp_path: Path) -> None:
-    settings = "x0=[1.0, 1.0], sigma0=0.5, target=3.0, max_evaluations=100"
+    settings = "x0=[1.0, 1.0], sigma0=0.5, target=3.0, max_evaluations=100, evaluate_start=False"
     plain = Runs(folder(tmp_path, "plain"), LOST_BESIDE_TARGET, settings)
     wanted = plain()
     assert (wanted["stop_reason"], wanted["nfev"], wanted["fun"]) == ("TARGET", 1, 1.0)
@@ -229,7 +229,7 @@ def test_a_lost_point_keeps_its_place_in_the_count(tmp_path: Path) -> None:
             raise fmnes.Lost("licence server down")
         return 0.0 if calls[-1] == calls[0] else 5.0
 
-    settings: dict[str, Any] = {"rng": 1, "population_size": 8, "target": 1.0}
+    settings: dict[str, Any] = {"rng": 1, "population_size": 8, "target": 1.0, "evaluate_start": False}
     first = minimize(fun, [1.0, 1.0], 0.5, run_dir=tmp_path / "run", **settings)
     assert (first.stop_reason, first.nfev) == (StopReason.TARGET, 8)
     assert resume(tmp_path / "run", fun, max_evaluations=50).message == first.message

@@ -167,7 +167,7 @@ def test_an_interrupt_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: p
     """Outside of any evaluation: it ends the run all the same, with what it has."""
     with Driver("plain", tmp_path, "signal_at=write 3 SIGTERM") as driver:
         found = driver.finish()
-    assert (found["stop_reason"], found["nfev"]) == ("INTERRUPTED", 12)
+    assert (found["stop_reason"], found["nfev"]) == ("INTERRUPTED", 7)
     assert differences(finish(driver, monkeypatch), reference("plain")) == []
 
 
@@ -242,7 +242,7 @@ class Interrupted:
 
 
 def test_a_half_finished_generation_is_completed(tmp_path: Path) -> None:
-    settings = {"rng": 1, "population_size": 10, "max_evaluations": 100}
+    settings = {"rng": 1, "population_size": 10, "max_evaluations": 100, "evaluate_start": False}
     first = minimize(Interrupted(34), [1.0, 0.5], 1.0, run_dir=tmp_path / "run", **settings)
     assert (first.stop_reason, first.nfev, first.nit) == (StopReason.INTERRUPTED, 33, 3)
     fun = Interrupted()
@@ -266,7 +266,7 @@ def test_an_interrupt_at_any_evaluation(number: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("retries", [0, 1])
 def test_after_lost(retries: int, tmp_path: Path) -> None:
-    settings = {"rng": 1, "population_size": 10, "max_evaluations": 100}
+    settings = {"rng": 1, "population_size": 10, "max_evaluations": 100, "evaluate_start": False}
     lost = Interrupted(*range(34, 99), what=fmnes.Lost)
     first = minimize(lost, [1.0, 0.5], 1.0, run_dir=tmp_path / "run", retries=retries, **settings)
     assert (first.stop_reason, first.nfev) == (StopReason.LOST, 33)
@@ -327,9 +327,9 @@ def test_after_a_callback(tmp_path: Path) -> None:
         if view.generation == 9:
             raise ZeroDivisionError("my plot")
 
-    settings = {"rng": 1, "population_size": 10, "max_evaluations": 150}
+    settings = {"rng": 1, "population_size": 10, "max_evaluations": 151}
     first = minimize(bumpy, [1.0, 0.5], 1.0, run_dir=tmp_path / "run", callback=stops, **settings)
-    assert (first.stop_reason, first.nfev) == (StopReason.CALLBACK, 50)
+    assert (first.stop_reason, first.nfev) == (StopReason.CALLBACK, 51)
     fun = Interrupted()
     fun.__qualname__ = "bumpy"  # type: ignore[attr-defined]
     with pytest.raises(ZeroDivisionError, match="my plot"):
@@ -376,17 +376,17 @@ def test_a_vectorized_objective(tmp_path: Path) -> None:
     def rows(x: Any) -> Any:
         return np.where(x[:, 0] < -0.5, np.nan, np.sum(x * x, axis=1))
 
-    settings = {"rng": 1, "population_size": 10, "max_evaluations": 145, "vectorized": True}
+    settings = {"rng": 1, "population_size": 10, "max_evaluations": 146, "vectorized": True}
     wanted = whole(rows, [0.5, 0.5], 1.0, **settings)
-    fun = Interrupted(4, fun=rows)
+    fun = Interrupted(5, fun=rows)
     first = minimize(fun, [0.5, 0.5], 1.0, run_dir=tmp_path / "run", **settings)
-    assert (first.stop_reason, first.nfev) == (StopReason.INTERRUPTED, 30)
+    assert (first.stop_reason, first.nfev) == (StopReason.INTERRUPTED, 31)
     broken = Interrupted(3, what=ValueError, fun=rows)
     with pytest.raises(ValueError, match="here"):
         resume(tmp_path / "run", broken)
     fun = Interrupted(fun=rows)
     assert differences(go_on(tmp_path / "run", fun), wanted) == []
-    assert fun.calls == 10  # of 15 generations, 5 were made before
+    assert fun.calls == 10  # of 15 generations, 5 were made before, and the start
     assert differences(go_on(tmp_path / "run"), wanted) == []
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from fmnes import CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
+from fmnes import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
 
 #: Far points count more and axes expand while the search moves. Under random values ‖p_σ‖ often is long
 #: enough for that (in a fifth to a third of all generations up to d = 10), and then σ grows: ln σ by about
@@ -62,6 +62,7 @@ def _cr_fm_nes(method: CRFMNES) -> Variant:
 
 
 VARIANTS: dict[str, Variant] = {
+    "afm-nes": _fm_nes(AFMNES()),
     "fm-nes": _fm_nes(FMNES()),
     "refresh 1": _fm_nes(FMNES(refresh=1)),
     "rank-one always (A)": _fm_nes(FMNES(rank_one="always")),
@@ -95,6 +96,7 @@ WITHOUT_PAIRS: dict[str, Any] = {name: s for name, s in STRATEGIES.items() if no
 ONE_OF_EACH: dict[str, Any] = {
     name: METHODS[name]
     for name in (
+        "afm-nes",
         "fm-nes",
         "dx-nes-ic",
         "xnes",

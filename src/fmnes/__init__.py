@@ -25,11 +25,12 @@ from fmnes.result import Failure, Result, StopReason, View
 from fmnes.run.minimize import minimize
 from fmnes.run.resume import resume
 from fmnes.search.optimizer import Optimizer
-from fmnes.strategies import CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
+from fmnes.strategies import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
 
 __version__ = "0.2.0"
 
 __all__ = [
+    "AFMNES",
     "CMAES",
     "CRFMNES",
     "DXNESIC",

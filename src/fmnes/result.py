@@ -75,7 +75,7 @@ class Best(NamedTuple):
     x: Vector | None
     fun: float
     evaluation: int
-    """Which evaluation it was, counted from 1; 0 while there is none."""
+    """Which evaluation it was, counted from 1; 0 while there is none, and for one that was known before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,8 @@ class Result:
     fun: float
     """Its value; +inf if there was none."""
     success: bool
-    """The target was reached or, without a target, the search converged to a finite value."""
+    """The target was reached or, without a target, the search converged to a finite value; where points fail,
+    a second look has found nothing better."""
     stop_reason: StopReason | None
     message: str
     nfev: int
@@ -139,6 +140,12 @@ class Result:
     history: dict[str, NDArray[Any]] = field(default_factory=dict)
     """One array per column, one entry per generation: pandas.DataFrame(result.history) reads it.
     Of more than 32,768 generations every second one is kept, then every fourth, … and always the last."""
+    second_looks: int = 0
+    """How often the run looked again from where it had converged; the message says what that found."""
+    covariance: NDArray[np.float64] | None = None
+    """Of the final search distribution, for a warm start; None beyond 300 coordinates. (d, d)"""
+    sigma0: float = np.nan
+    """The step size the search began with, for a warm start."""
     n_repeated: int = 0
     """Points that were known already, and not evaluated again: they cost nothing and are not in `nfev`. Only
     where every coordinate is discrete."""
@@ -157,6 +164,7 @@ class Result:
             "n_repeated": self.n_repeated,
             "x_mean": self.x_mean.tolist(),
             "seed": self.seed,
+            "second_looks": self.second_looks,
             "failures": [
                 {"reason": f.reason, "count": f.count, "first_x": f.x[0].tolist() if len(f.x) else None}
                 for f in self.failures

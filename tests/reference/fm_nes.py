@@ -15,7 +15,9 @@ It departs from the printed text where the paper's tables need it:
 2. α, which the paper leaves to the DX-NES-IC paper, has λ_F and not λ under its first root.
 
 Corrections 3 (the Cigar problem has 1000 for 100) and 4 (CMA-ES has its 2006 parameters) are not about this
-algorithm. Besides, line 28 reads τ_i > 1e-9 for τ_i > 0 (without a feasible point η_B is 0 and τ_i rounding
+algorithm. Adaptive FM-NES (docs/algorithm.md) departs from it in four places, each marked "adaptive" below.
+
+Besides, line 28 reads τ_i > 1e-9 for τ_i > 0 (without a feasible point η_B is 0 and τ_i rounding
 noise), and the eigenvectors of line 21, arbitrary at B = I, are then the coordinate axes.
 """
 
@@ -24,9 +26,10 @@ import math
 import numpy as np
 
 
-def rank_weights(lam):
-    """ŵ^rank, w^rank and μ_eff: Eqs. (6)-(8)."""
-    w_hat = np.array([max(0.0, math.log(lam / 2 + 1) - math.log(i)) for i in range(1, lam + 1)])
+def rank_weights(lam, parents_of=None):
+    """ŵ^rank, w^rank and μ_eff: Eqs. (6)-(8). Adaptive: with λ/2 the half of so many points."""
+    half = (lam if parents_of is None else parents_of) / 2
+    w_hat = np.array([max(0.0, math.log(half + 1) - math.log(i)) for i in range(1, lam + 1)])
     w = w_hat / sum(w_hat) - 1 / lam
     mu_eff = 1 / sum((w_i + 1 / lam) ** 2 for w_i in w)
     return w_hat, w, mu_eff
@@ -79,7 +82,16 @@ class FMNES:
     """B0 is to have determinant 1 and is taken as it is."""
 
     def __init__(
-        self, m, sigma, B0=None, *, rank_one="on-ridge", reset=True, beta=1.2, path_rate="tables"
+        self,
+        m,
+        sigma,
+        B0=None,
+        *,
+        rank_one="on-ridge",
+        reset=True,
+        beta=1.2,
+        path_rate="tables",
+        adaptive=(),
     ) -> None:
         if rank_one not in ("on-ridge", "always", "never") or path_rate not in ("tables", "printed"):
             raise ValueError(f"unknown setting: {rank_one!r}, {path_rate!r}")
@@ -95,6 +107,10 @@ class FMNES:
         self.p_c = np.zeros(self.d)
         self.h_unconst = True
         self.phase = None  # known after the first step
+        # adaptive
+        self.adaptive = adaptive
+        self.share = 1.0
+        self.p_step = np.zeros(self.d)
 
     def points(self, z) -> np.ndarray:
         """Lines 3-6."""
@@ -116,11 +132,16 @@ class FMNES:
                 self.B = self.B0.copy()
                 self.p_sigma = np.zeros(d)
                 self.p_c = np.zeros(d)
+                self.p_step = np.zeros(d)
                 self.gamma = 1.0
             self.h_unconst = False
+        self.share = 0.9 * self.share + 0.1 * lam_F / lam
 
         # constants
-        w_hat_rank, w_rank, mu_eff = rank_weights(lam)
+        parents_of = lam
+        if "selection" in self.adaptive and 2 <= lam_F < lam:
+            parents_of = min(max(lam_F, d), lam)
+        w_hat_rank, w_rank, mu_eff = rank_weights(lam, parents_of)
         upsilon = expected_norm(d)
         c_sigma = (mu_eff + 2) / (d + mu_eff + 5)  # Eq. (5)
         if self.path_rate == "tables":
@@ -131,6 +152,8 @@ class FMNES:
         eta_sigma_stag = math.tanh((0.024 * lam_F + 0.7 * d + 20) / (d + 12))
         eta_sigma_conv = 2 * math.tanh((0.025 * lam_F + 0.75 * d + 10) / (d + 4))
         b = 120 * d * math.tanh(0.02 * lam_F) / (47 * d**2 + 6400)
+        if "shape_rate" in self.adaptive:
+            b = min(9.5 / d**1.5 * math.tanh(0.02 * lam_F), 0.3)
         eta_B_move, eta_B_stag, eta_B_conv = 1.5 * b, 1.4 * b, 0.1 * b
         c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)  # after Eq. (22)
         c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
@@ -165,7 +188,17 @@ class FMNES:
 
         # lines 17-19, Eqs. (12)-(14)
         self.m = self.m + eta_m * sigma_g * B_g @ G_delta
-        sigma = sigma_g * math.exp(eta_sigma / 2 * G_sigma)
+        log_change = eta_sigma / 2 * G_sigma
+        if "step_size" in self.adaptive:
+            c = (mu_eff + 2) / (d + mu_eff + 5)
+            damping = 1 + 2 * max(0, math.sqrt((mu_eff - 1) / (d + 1)) - 1) + c
+            self.p_step = (1 - c) * self.p_step + math.sqrt(c * (2 - c) * mu_eff) * sum(
+                w_rank[i] * z[i] for i in range(lam)
+            )
+            by_path = c / damping * (np.linalg.norm(self.p_step) / upsilon - 1)
+            trust = math.sqrt((1 - self.share) / 2)
+            log_change = (1 - trust) * log_change + trust * by_path
+        sigma = sigma_g * math.exp(log_change)
         B = B_g @ exp_symmetric(eta_B * G_B / 2)
 
         # line 20, Eq. (22)
@@ -207,3 +240,10 @@ class FMNES:
 
         # line 37
         self.sigma, self.B = float(sigma), B
+
+    def next_population_size(self, first) -> int:
+        """Adaptive: λ of the next generation, from λ₀."""
+        axes = np.sqrt(np.linalg.eigvalsh(self.B @ self.B.T))
+        exponent = min(1, math.log(axes[-1] / axes[0]) / 2)
+        growth = min(4, (1 / self.share) ** exponent)
+        return 2 * math.floor(first * growth / 2 + 0.5)

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import output, runs
+from fmnes.cli import bench, output, runs
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
@@ -76,23 +76,9 @@ def demo(
     output.show_ending(console, result)
 
 
-@app.command()
-def bench(
-    full: Annotated[
-        str, typer.Option(help="Dimensions for methods with a full matrix.")
-    ] = "2,10,40,100,400,1000",
-    linear: Annotated[str, typer.Option(help="Dimensions for CR-FM-NES.")] = "1000,10000,100000,1000000",
-    seconds: Annotated[float, typer.Option(help="Time for each line of the table.")] = 20.0,
-    out: Annotated[str | None, typer.Option(help="Folder for speed.md and speed.json.")] = None,
-) -> None:
-    """Overhead per evaluation beside the peers (extra `bench`), all in one run on one thread."""
-    from fmnes.benchmark.run import in_one_thread
-
-    raise typer.Exit(in_one_thread([full, linear, str(seconds), *([out] if out else [])]))
-
-
 app.command()(runs.init)
 app.command()(runs.minimize)
 app.command()(runs.resume)
 app.command()(runs.show)
 app.command()(reproduce)
+app.add_typer(bench.app, name="bench")

@@ -47,6 +47,9 @@ RUN = (
     "timeout",
     "retries",
     "restarts",
+    "restart_from",
+    "second_look",
+    "evaluate_start",
     "run_dir",
 )
 PROGRAM = ("lost_exit_codes", "success_exit_codes", "keep", "max_kept", "directory")

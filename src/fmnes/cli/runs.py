@@ -76,7 +76,10 @@ def minimize(
     retries: Retries = None,
     method: Annotated[str | None, typer.Option(help=f"One of {', '.join(METHODS)}.")] = None,
     population_size: Annotated[int | None, typer.Option(help="Points per generation.")] = None,
-    restarts: Annotated[int | None, typer.Option(help="Further runs with twice the population.")] = None,
+    restarts: Annotated[
+        str | None,
+        typer.Option(metavar="N|bipop", help="Further searches, each with twice the population; or bipop."),
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same run.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -91,7 +94,7 @@ def minimize(
         "retries": retries,
         "method": method,
         "population_size": population_size,
-        "restarts": restarts,
+        "restarts": int(restarts) if restarts and restarts.isdecimal() else restarts,
         "seed": seed,
     }
     options = {**problem.run, **{name: value for name, value in flags.items() if value is not None}}

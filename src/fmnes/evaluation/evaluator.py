@@ -11,6 +11,9 @@ from fmnes.errors import ArgumentError
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
 
+#: The generation that the start's own evaluation is said to be of.
+START = -1
+
 
 class Task(NamedTuple):
     """One evaluation to make, and its name."""

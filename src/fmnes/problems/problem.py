@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -95,7 +95,7 @@ def get(name: str, d: int = 40, **parameters: Any) -> Problem:
     _check_names(name, build, rotated, parameters)
     seed = _integer("rotation_seed", parameters.pop("rotation_seed", 0), 0)
     plain = build(d, **parameters)
-    return _assemble(name, plain, _random_rotation(d, seed) if rotated else None)
+    return _assemble(name, plain, random_rotation(d, seed) if rotated else None)
 
 
 # From arguments to definitions: one builder a formula, whose keyword arguments are the problem's parameters.
@@ -240,7 +240,7 @@ def _coordinates(d: int, rotation: Vector | None, x: Array) -> tuple[Any, Array]
     return xp, functions.dot(xp, x[..., None, :], xp.asarray(rotation, dtype=x.dtype))
 
 
-def _random_rotation(d: int, seed: int) -> Vector:
+def random_rotation(d: int, seed: int | Sequence[int]) -> Vector:
     """R, (d, d), uniform (Haar) over the orthogonal matrices."""
     q, r = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, d)))
     # QR leaves the sign of each column to the library; a positive diagonal of r makes q Haar.

@@ -12,15 +12,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, ObjectiveError, StorageError, warn
-from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.evaluation.evaluator import START, Evaluator, Task
 from fmnes.evaluation.serial import Vectorized, call_vectorized
 from fmnes.outcome import LOST, MINUS_INFINITY, WRONG_TYPE, Outcome, from_number
+from fmnes.report.history import COLUMNS
 from fmnes.report.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
+from fmnes.run.restarts import (
+    LOOK_XTOL,
+    Plan,
+    Searched,
+    ending,
+    has_settled,
+    is_better,
+    next_search,
+)
+from fmnes.run.searches import LookedAt, StartPoint
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.search.stopping import budget_spent, target_reached
 
 Name = tuple[int, int, int]
+#: The name of the start's own evaluation.
+_START = (START, 0, 0)
+_GENERATION_BEST = COLUMNS.index("generation_best")
 
 
 class Loop:
@@ -32,7 +46,9 @@ class Loop:
         evaluator: Evaluator,
         *,
         retries: int = 2,
-        restarts: int = 0,
+        restarts: int | str = 0,
+        restart_from: str = "start",
+        second_look: bool = False,
         max_evaluations: int | None = None,
         deadline: float | None = None,
         raise_errors: bool = False,
@@ -44,6 +60,8 @@ class Loop:
         self._evaluator = evaluator
         self._retries = retries
         self._restarts = restarts
+        self._restart_from = restart_from
+        self._second_look = second_look
         self._max_evaluations = max_evaluations
         self._deadline = deadline
         self._raise_errors = raise_errors
@@ -69,43 +87,102 @@ class Loop:
         return self._result(stop)
 
     def _run_all(self) -> Stop:
-        state = self.state
-        stop = self._run_one()
-        while stop.reason.restartable and state.totals.restarts < self._restarts:
-            left = None
-            if self._max_evaluations is not None:
-                left = self._max_evaluations - state.evaluations
-                if left <= 0:
-                    break
+        stop = self._evaluate_start() or self._run_one()
+        while plan := self._next(stop):
             try:
-                self._restart(left)
-            except ArgumentError:  # twice the points do not fit into this machine
+                self._begin(plan, stop)
+            except ArgumentError:  # so many points do not fit into this machine
                 break
             stop = self._run_one()
-        # The numbers are those of all searches together.
-        if stop.reason is StopReason.MAX_EVALUATIONS:
-            return budget_spent(state.evaluations, self._max_evaluations) or stop
-        if stop.reason is StopReason.TARGET:
-            return target_reached(state.totals.best_with(state.opt), state.opt.target) or stop
+        if stop.reason in (StopReason.MAX_EVALUATIONS, StopReason.TARGET):
+            return self._limit() or stop  # with the numbers of all searches together
         return stop
+
+    def _limit(self) -> Stop | None:
+        """The user's limits, which are on all searches together."""
+        best = self.state.totals.best_with(self.state.opt)
+        return target_reached(best, self.state.opt.target) or budget_spent(
+            self.state.evaluations, self._max_evaluations
+        )
+
+    def _evaluations_left(self) -> int | None:
+        return None if self._max_evaluations is None else self._max_evaluations - self.state.evaluations
+
+    def _evaluate_start(self) -> Stop | None:
+        """The start itself, before the first search: counted, but not ranked."""
+        state = self.state
+        if not state.start.open:
+            return None
+        if stop := self._limit():  # what is known already reaches the target
+            return stop
+        x = state.opt.x0
+        known = state.opt.known(x)
+        if known is not None:
+            state.start = StartPoint(made=True, value=known)
+            return None
+        if stop := self._take_snapshot():
+            return stop
+        while not (stop := self._out_of_time()):
+            (outcome,), stop = self._evaluate([_START], x[None])
+            if stop or (stop := self._count_lost([_START], [outcome])):
+                return stop
+            if _answered(outcome):
+                value = outcome.value if outcome.status == "value" else np.nan
+                state.totals.take_start(x, value)
+                state.failures.add(outcome, x)
+                state.start = StartPoint(made=True, value=value, fault=outcome.fault)
+                state.opt.max_evaluations = self._evaluations_left()
+                return self._limit()
+        return stop
+
+    def _next(self, stop: Stop) -> Plan | None:
+        """The search after the one that ended so."""
+        state = self.state
+        left = self._evaluations_left()
+        if not stop.reason.restartable or (left is not None and left <= 0):
+            return None
+        return next_search(
+            self._searches(stop),
+            restarts=self._restarts,
+            restart_from=self._restart_from,
+            look=self._second_look and state.opt.target is None,
+            limited=left is not None or self._deadline is not None,
+            even=state.opt.strategy.mirrored,
+            rng=state.opt.rng,
+        )
+
+    def _searches(self, stop: Stop) -> list[Searched]:
+        """All searches; the present one has ended."""
+        state = self.state
+        plan, opt = state.searches.plan, state.opt
+        gained = plan.kind != "look" or self._has_gained()
+        return [
+            *state.searches.past,
+            Searched(plan.kind, plan.population_size, opt.evaluations, gained, opt.failing(stop), stop),
+        ]
+
+    def _has_gained(self) -> bool:
+        """Has this search found something better than those before?"""
+        state = self.state
+        firsts = [state.start.value, *state.history.rows[:1, _GENERATION_BEST]]
+        first = max((f for f in firsts if np.isfinite(f)), default=state.totals.best.fun)
+        return is_better(state.opt.best.fun, state.totals.best.fun, first)
 
     def _run_one(self) -> Stop:
         opt = self.state.opt
         seen = -1
+        if stop := self._limit():
+            return stop
         while True:
             stop = opt.limit_reached()
             if opt.generation != seen or stop:
                 view = opt.view()
-                stop = opt.stop_at(view)
+                stop = opt.stop_at(view) or self._nothing_gained(view)
                 if opt.generation != seen:
                     seen = opt.generation
                     self._note_failures()
                     stop = self._observe(view) or stop
-                    if self._snapshots and not stop:
-                        try:
-                            self._snapshots.take(self.state)
-                        except StorageError as error:
-                            stop = Stop(StopReason.STORAGE, str(error))
+                    stop = stop or self._take_snapshot()
             stop = stop or self._out_of_time()
             if not stop:
                 try:
@@ -115,18 +192,56 @@ class Loop:
             if stop:
                 return stop
 
+    def _take_snapshot(self) -> Stop | None:
+        try:
+            if self._snapshots:
+                self._snapshots.take(self.state)
+        except StorageError as error:
+            return Stop(StopReason.STORAGE, str(error))
+        return None
+
+    def _nothing_gained(self, view: View) -> Stop | None:
+        """A second look need not go on to the last digit: its steps are short again, nothing is better."""
+        if self.state.searches.plan.kind != "look" or self._has_gained():
+            return None
+        return self.state.opt.steps_below(LOOK_XTOL, view)
+
     def _note_failures(self) -> None:
         """Generation by generation, slot by slot: the same whatever order results came in."""
         for _, outcome, point in sorted(self._failed, key=lambda failed: failed[0]):
             self.state.failures.add(outcome, point)
         self._failed.clear()
 
-    def _restart(self, max_evaluations: int | None) -> None:
-        opt = self.state.opt.doubled(max_evaluations)
-        self.state.totals.take(self.state.opt)
-        self.state.opt = opt
+    def _begin(self, plan: Plan, stop: Stop) -> None:
+        """The search that has ended so is over, and the one of the plan begins."""
+        state = self.state
+        opt = state.opt.again(
+            self._origin(plan.origin),
+            state.searches.first.sigma0 * plan.step,
+            plan.population_size,
+            self._evaluations_left(),
+        )
+        searches = state.searches
+        searches.past = self._searches(stop)
+        if plan.kind == "look" and searches.past[-1].gained:
+            searches.looked_at = LookedAt.of(state.opt)
+        searches.plan = plan
+        state.totals.take(state.opt)
+        state.opt = opt
         self._tries.clear()
         self._lost.clear()
+
+    def _origin(self, origin: str) -> NDArray[np.float64]:
+        state = self.state
+        best = state.totals.best_with(state.opt)
+        if origin == "best" and best.x is not None:
+            return best.x
+        bounds = state.opt.bounds
+        if origin == "uniform" and bounds is not None:
+            share = state.opt.rng.random(len(bounds.lower))
+            x: NDArray[np.float64] = (1 - share) * bounds.lower + share * bounds.upper
+            return x
+        return state.searches.first.x0
 
     def _wave(self) -> Stop | None:
         """Ask, evaluate, tell. What was not evaluated stays open."""
@@ -136,23 +251,10 @@ class Loop:
             self._vectorized(x, self._evaluator.fun)
             return None
         names = opt.asked
-        restart = self.state.totals.restarts
-        tasks = [Task(x[i], *name, self._tries.get(name, 0), restart) for i, name in enumerate(names)]
-        outcomes: list[Outcome | None] = [None] * len(tasks)
-        stop = None
-        try:
-            with closing(self._evaluator(tasks, self._deadline)) as finished:
-                for position, outcome in finished:
-                    self._examine(outcome, first=position == 0)
-                    outcomes[position] = outcome
-                    if self._hit(outcomes):
-                        break
-        except KeyboardInterrupt:
-            stop = Stop(StopReason.INTERRUPTED)
-        except StorageError as error:
-            stop = Stop(StopReason.STORAGE, str(error))
-        if self.state.evaluations == 0 and not self._tries:
-            _raise_if_bug(outcomes)
+        first = opt.evaluations == 0 and self.state.totals.restarts == 0 and not self._tries
+        outcomes, stop = self._evaluate(names, x)
+        if first:
+            _raise_if_bug(outcomes, self.state.start)
         counted = opt.evaluations
         opt.tell([o if o is not None else LOST for o in outcomes])
         counted = opt.evaluations - counted
@@ -161,6 +263,26 @@ class Loop:
         if stop and stop.reason is StopReason.INTERRUPTED:
             return self._interrupted()
         return stop or self._count_lost(names, outcomes)
+
+    def _evaluate(
+        self, names: list[Name], x: NDArray[np.float64]
+    ) -> tuple[list[Outcome | None], Stop | None]:
+        """What came of these points (None: nothing yet), and why the run cannot go on, if so."""
+        restart = self.state.totals.restarts
+        tasks = [Task(x[i], *name, self._tries.get(name, 0), restart) for i, name in enumerate(names)]
+        outcomes: list[Outcome | None] = [None] * len(tasks)
+        try:
+            with closing(self._evaluator(tasks, self._deadline)) as finished:
+                for position, outcome in finished:
+                    self._examine(outcome, first=position == 0)
+                    outcomes[position] = outcome
+                    if self._hit(outcomes):
+                        break
+        except KeyboardInterrupt:
+            return outcomes, self._interrupted()
+        except StorageError as error:
+            return outcomes, Stop(StopReason.STORAGE, str(error))
+        return outcomes, None
 
     def _vectorized(self, x: NDArray[np.float64], fun: Callable[[Any], Any]) -> None:
         opt = self.state.opt
@@ -260,14 +382,19 @@ class Loop:
         opt, totals = self.state.opt, self.state.totals
         last = opt.result(stop)
         best = totals.best_with(opt)
+        searches = self._searches(stop)
         reached = opt.target is not None and best.fun <= opt.target
-        settled = opt.target is None and stop.reason.converged and np.isfinite(best.fun)
+        settled = opt.target is None and np.isfinite(best.fun) and has_settled(searches, self._second_look)
         failures = self.state.failures.failures()
-        message = stop.message
+        stop, found = ending(searches)
+        message = stop.message + found
         if stop.reason is StopReason.NO_FEASIBLE and failures:
             message += f"; most failed with: {failures[0].reason}"
+        if not searches[-1].gained and self.state.searches.looked_at is not None:
+            last = replace(last, **self.state.searches.looked_at._asdict())
         return replace(
             last,
+            stop_reason=stop.reason,
             x=None if best.x is None else best.x.copy(),
             fun=best.fun,
             success=bool(reached or settled),
@@ -277,6 +404,8 @@ class Loop:
             n_infeasible=totals.infeasible + last.n_infeasible,
             n_repeated=totals.repeated + last.n_repeated,
             seed=self.state.seed,
+            sigma0=self.state.searches.first.sigma,
+            second_looks=sum(searched.kind == "look" for searched in searches),
             failures=failures,
             history=self.state.history.columns(),
         )
@@ -286,14 +415,19 @@ def _answered(outcome: Outcome | None) -> TypeGuard[Outcome]:
     return outcome is not None and outcome.status != "lost"
 
 
-def _raise_if_bug(outcomes: list[Outcome | None]) -> None:
-    """A whole first generation with one and the same fault is a bug, not an infeasible region."""
+def _raise_if_bug(outcomes: list[Outcome | None], start: StartPoint) -> None:
+    """A whole first generation with one and the same fault is a bug, not an infeasible region.
+
+    Unless the start ended otherwise.
+    """
     made = [o for o in outcomes if o is not None]
     faults = {o.fault for o in made}
     if len(made) < len(outcomes) or len(made) < 2 or len(faults) != 1 or "" in faults:
         return
+    if start.made and start.fault not in faults:
+        return
     raise ObjectiveError(
-        f"this looks like a bug in the objective: each of the first {len(made)} evaluations failed: "
-        f"{made[0].reason}. If these points are bad, raise fmnes.Infeasible, or start elsewhere.\n\n"
+        f"this looks like a bug in the objective: each of the first {len(made) + start.made} evaluations "
+        f"failed: {made[0].reason}. If these points are bad, raise fmnes.Infeasible, or start elsewhere.\n\n"
         f"{made[0].detail}"
     )

@@ -13,11 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_callback, check_flag, check_path, names_options
+from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError
 from fmnes.result import Result, View
+from fmnes.run.searches import StartPoint
 from fmnes.run.session import run_session
 from fmnes.run.settings import Settings, describe_objective
 from fmnes.run.snapshots import RunState
+from fmnes.run.warm import warmed
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known
@@ -46,7 +49,13 @@ def minimize(
     timeout: float | None = None,
     retries: int = 2,
     on_error: Literal["infeasible", "raise"] = "infeasible",
-    restarts: int = 0,
+    restarts: int | Literal["bipop"] = 0,
+    restart_from: Literal["start", "best", "uniform"] = "start",
+    second_look: bool = True,
+    evaluate_start: bool = True,
+    known: Any = (),
+    covariance: ArrayLike | None = None,
+    warm_start: Result | str | os.PathLike[str] | None = None,
     run_dir: str | os.PathLike[str] | None = None,
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
@@ -60,7 +69,7 @@ def minimize(
     Args:
         fun: takes a point (d,) and returns a number, or is a `fmnes.Command`. With `vectorized`, takes (n, d)
             and returns (n,).
-        x0: where to start, (d,). It is the mean of the first points and is not itself evaluated. With finite
+        x0: where to start, (d,): it is evaluated first, and is the mean of the first points. With finite
             bounds it may be left out: their centre.
         sigma0: how far to look at first, about the distance to the optimum: a number, or one per coordinate.
             With finite bounds it may be left out: a quarter of the width in each coordinate.
@@ -87,7 +96,18 @@ def minimize(
         retries: how often a lost evaluation is tried again before the run stops with LOST.
         on_error: "infeasible" takes an exception for a failed evaluation; "raise" lets it through. Either way
             a first generation that raises one and the same exception throughout stops: that is a bug.
-        restarts: further runs, each with twice the population, when one ends without the target.
+        restarts: further searches, each with twice the population, when one ends without the target; "bipop"
+            mixes in small ones with shorter steps (Hansen 2009) until the budget ends, or 9 doublings.
+        restart_from: where they start: at x0, at the best point so far, or anywhere inside finite bounds.
+        second_look: a search that converges (without a target) where points fail is looked at again, from its
+            best point with longer steps and four times the population, before it is called a success.
+        evaluate_start: evaluate x0 before all else; False saves the one evaluation.
+        known: [(x, value), ...] from before: remembered, and the best of them kept, at no evaluation. None or
+            NaN for a point that fails.
+        covariance: of the first points, (d, d), instead of a round cloud; sigma0, if given too, replaces its
+            scale. Not for "cma-es" and "cr-fm-nes".
+        warm_start: a `Result` or a run directory to begin from: its best point, and its shape with wider
+            steps. x0, sigma0 and covariance given here win. Its values are not taken over: see `known`.
         run_dir: a new directory that keeps every evaluation and the state; `fmnes.resume` goes on from it.
         callback: called with a `View` after every generation; return True or raise StopIteration to stop.
         progress: show a progress line on stderr.
@@ -107,7 +127,14 @@ def minimize(
         on_error=on_error,
         restarts=restarts,
         target=target,
+        restart_from=restart_from,
+        second_look=second_look,
+        evaluate_start=evaluate_start,
     )
+    if warm_start is not None:
+        x0, sigma0, covariance = warmed(warm_start, x0, sigma0, covariance, method)
+    if x0 is None:
+        raise ArgumentError("x0: found None, wanted a vector of finite numbers: where to start")
     opt = Optimizer(
         x0,
         sigma0,
@@ -121,7 +148,13 @@ def minimize(
         max_evaluations=max_evaluations,
         xtol=xtol,
         ftol=ftol,
+        known=known,
+        covariance=covariance,
     )
+    if restart_from == "uniform" and not _is_finite(opt.bounds):
+        raise ArgumentError(
+            "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
+        )
     if run_dir is not None and not is_known(opt.strategy):
         raise ArgumentError(
             f"method: found {opt.strategy!r}, a strategy of your own, together with run_dir: such a run can "
@@ -129,7 +162,7 @@ def minimize(
         )
     # Made first: whatever is wrong with the objective is said before a directory is made.
     evaluator = settings.evaluator(fun, executor, len(opt.mean), run_dir)
-    state = RunState(opt)
+    state = RunState(opt, start=StartPoint(open=bool(evaluate_start)))
     if run_dir is None:
         return run_session(state, settings, evaluator, callback=callback, progress=progress)
     config = {"settings": settings.as_json(), "objective": describe_objective(fun)}
@@ -142,3 +175,7 @@ def minimize(
         return run_session(
             state, settings, evaluator, directory=directory, callback=callback, progress=progress
         )
+
+
+def _is_finite(bounds: Bounds | None) -> bool:
+    return bounds is not None and bool(np.isfinite(bounds.lower).all() and np.isfinite(bounds.upper).all())

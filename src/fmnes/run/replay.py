@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import replace
 
 from fmnes.errors import RunError, StorageError
-from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
+from fmnes.evaluation.evaluator import START, Evaluator, Outcomes, Task
 from fmnes.outcome import Outcome
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import Key, Known, x_hash
@@ -27,13 +27,16 @@ class Remembering:
         self._evaluator = evaluator
         self._log = log
         self._faults: list[Task] = []
-        """The tasks of this batch that came out with a fault, with the attempt that the log has last."""
+        """The tasks that came out with a fault, with the attempt that the log has last.
+        Those of this batch; and of the start, while its own batch is the first generation."""
         self.evaluated = 0
         """Evaluations that were made, and not remembered."""
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         rest: list[tuple[int, Task]] = []
-        self._faults = []
+        # The start is judged together with the first generation.
+        first = bool(tasks) and (tasks[0].restart, tasks[0].generation) == (0, 0)
+        self._faults = [task for task in self._faults if first and task.generation == START]
         known = self._log.find(tasks[0].restart, tasks[0].generation) if tasks else {}
         for position, task in enumerate(tasks):
             rows = known.get((task.slot, task.redraw), [])

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.report.progress import Progress
@@ -47,6 +49,8 @@ def run_session(
             evaluator,
             retries=settings.retries,
             restarts=settings.restarts,
+            restart_from=settings.restart_from,
+            second_look=settings.second_look,
             max_evaluations=settings.max_evaluations,
             deadline=None if left is None else time.monotonic() + left,
             raise_errors=settings.on_error == "raise",
@@ -83,6 +87,8 @@ def _finish(directory: RunDirectory, result: Result) -> None:
     data = result.as_json()
     if len(result.x_mean) > MAX_RESULT_DIMENSION:
         data |= {"x": None, "x_mean": None, "failures": [{**f, "first_x": None} for f in data["failures"]]}
+    if result.covariance is not None and np.isfinite(result.covariance).all():
+        data["covariance"] = result.covariance.tolist()  # for a warm start: the last snapshot may be far back
     try:
         directory.finish(data)
     except RunError as error:

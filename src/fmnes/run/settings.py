@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fmnes.arguments import check_count, check_number, is_number
+from fmnes.arguments import check_count, check_flag, check_number, is_number
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
+from fmnes.run.restarts import ORIGINS, check_restarts
 from fmnes.storage.directory import KEPT
 from fmnes.strategies.checks import check_choice
 
@@ -26,8 +27,12 @@ class Settings:
     timeout: float | None
     retries: int
     on_error: Literal["infeasible", "raise"]
-    restarts: int
+    restarts: int | str
     target: float | None = None
+    # What older run directories do not mention was not done by them.
+    restart_from: str = "start"
+    second_look: bool = False
+    evaluate_start: bool = False
 
     def __post_init__(self) -> None:
         check_number("target", self.target)
@@ -35,7 +40,11 @@ class Settings:
         check_number("max_evaluations", self.max_evaluations, above=0, whole=True)
         check_number("max_seconds", self.max_seconds, above=0)
         check_number("timeout", self.timeout, above=0)
-        for name in ("retries", "restarts", "workers"):
+        check_restarts(self.restarts)
+        check_choice("restart_from", self.restart_from, ORIGINS)
+        check_flag("second_look", self.second_look)
+        check_flag("evaluate_start", self.evaluate_start)
+        for name in ("retries", "workers"):
             value = getattr(self, name)
             if not (name == "workers" and is_number(value, whole=True) and value == -1):  # one for each core
                 check_count(name, value, 1 if name == "workers" else 0)

@@ -7,7 +7,7 @@ evaluated since the last snapshot is in the log, so a snapshot only saves replay
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
+from fmnes.run.searches import Searches, StartPoint
 from fmnes.run.totals import Totals
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
@@ -37,10 +38,14 @@ class RunState:
     seconds: float = 0.0
     """What the sessions before this one have taken."""
     seed: int | None = None
+    start: StartPoint = field(default_factory=StartPoint)
+    began_with: InitVar[Searches | None] = None
+    """None: with the search that `opt` is."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, began_with: Searches | None) -> None:
         self._began = time.monotonic()
         self.seed = self.opt.seed if self.seed is None else self.seed
+        self.searches = began_with or Searches.of(self.opt)
 
     @property
     def evaluations(self) -> int:
@@ -51,14 +56,17 @@ class RunState:
         totals, best = self.totals.dump()
         history, rows = self.history.dump()
         failures, points = self.failures.dump()
+        searches, more = self.searches.dump()
         metadata["run"] = {
             "seconds": self.seconds + time.monotonic() - self._began,
             "seed": None if self.seed is None else str(self.seed),
             "totals": totals,
             "history": history,
             "failures": failures,
+            "start": self.start.dump(),
+            **searches,
         }
-        return metadata, {**arrays, **best, "history": rows, "failures": points}
+        return metadata, {**arrays, **best, **more, "history": rows, "failures": points}
 
     @classmethod
     def restore(cls, metadata: dict[str, Any], arrays: Arrays) -> RunState:
@@ -69,13 +77,17 @@ class RunState:
             run = metadata["run"]
             if not 0 <= run["seconds"] < np.inf:
                 raise ValueError(f"{run['seconds']} seconds")
+            opt = Optimizer.restore(metadata, arrays)
+            totals = Totals.restore(run["totals"], arrays)
             return cls(
-                Optimizer.restore(metadata, arrays),
-                Totals.restore(run["totals"], arrays),
+                opt,
+                totals,
                 History.restore(run["history"], np.asarray(arrays["history"], dtype=float)),
                 Ledger.restore(run["failures"], np.asarray(arrays["failures"], dtype=float)),
                 float(run["seconds"]),
                 None if run["seed"] is None else int(run["seed"]),
+                StartPoint.restore(run["start"]) if "start" in run else StartPoint(),
+                Searches.restore(run, arrays, opt, totals.restarts),
             )
         except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise SnapshotError(f"found an unusable snapshot ({type(error).__name__}: {error})") from None

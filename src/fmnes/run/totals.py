@@ -1,4 +1,4 @@
-"""A run with restarts is several searches: what those before the last one come to, and all together."""
+"""A run is its start and one search or several: what all before the last one come to, and all together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.result import Best, View
+from fmnes.result import Best, Vector, View
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.saved import count
 from fmnes.storage.snapshot import Arrays
@@ -17,7 +17,7 @@ _NONE = Best(None, np.inf, 0)
 
 @dataclass
 class Totals:
-    """Of the searches before the last restart; all zero before the first."""
+    """Of the start's own evaluation, and of the searches before the last one."""
 
     restarts: int = 0
     evaluations: int = 0
@@ -25,6 +25,14 @@ class Totals:
     infeasible: int = 0
     repeated: int = 0
     best: Best = _NONE
+
+    def take_start(self, x: Vector, value: float) -> None:
+        """The start was evaluated, before the first search; NaN: it failed."""
+        self.evaluations += 1
+        if np.isfinite(value):
+            self.best = Best(x, value, 1)
+        else:
+            self.infeasible += 1
 
     def take(self, opt: Optimizer) -> None:
         """That search is over, and another one begins."""
@@ -37,12 +45,13 @@ class Totals:
 
     def best_with(self, opt: Optimizer) -> Best:
         if opt.best.fun < self.best.fun:
-            return opt.best._replace(evaluation=self.evaluations + opt.best.evaluation)
+            number = opt.best.evaluation and self.evaluations + opt.best.evaluation  # 0: known before
+            return opt.best._replace(evaluation=number)
         return self.best
 
     def view_with(self, view: View, opt: Optimizer) -> View:
         """The view of `opt` with the searches before it counted in."""
-        if not self.restarts:
+        if not self.evaluations and not self.restarts:
             return view
         return replace(
             view,

@@ -19,7 +19,7 @@ from fmnes.search.saved import Saved, count, finite, plain, restore_rng
 from fmnes.search.start import Start
 from fmnes.search.stopping import ill_conditioned
 from fmnes.strategies import Shape
-from fmnes.strategies.base import stays_finite
+from fmnes.strategies.base import next_population_size, stays_finite
 
 Floats = NDArray[np.float64]
 
@@ -45,6 +45,16 @@ class Distribution:
             self.deviations = marginal_deviations(start.strategy, self.state)
             with np.errstate(all="ignore"):
                 self._keep_margin(start.grid, self.state, self.state, start.population_size)
+
+    @property
+    def population_size(self) -> int:
+        """λ of the next generation."""
+        return next_population_size(self.start.strategy, self.state, self.start.population_size)
+
+    @property
+    def draws(self) -> int:
+        """Rows of z that it takes."""
+        return self.population_size // 2 if self.start.strategy.mirrored else self.population_size
 
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""

@@ -1,15 +1,22 @@
-"""What is known of points that were evaluated before: on a grid they come again and need not be run again."""
+"""What is known of points without evaluating them: told before the search began, or evaluated on a grid.
+
+There points come again, and need not be run again.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import SnapshotError
+from fmnes.arguments import shown
+from fmnes.bounds import Bounds, contain
+from fmnes.errors import ArgumentError, SnapshotError
+from fmnes.outcome import from_return
 from fmnes.result import Vector
 from fmnes.search.saved import Saved, finite, shaped
 
@@ -51,14 +58,14 @@ class Memory:
         if not self._values:
             return {}, {}
         x = np.frombuffer(b"".join(self._values), dtype=np.float64).reshape(-1, self._d)
-        return {}, {"known.x": x, "known.f": np.array(list(self._values.values()))}
+        return {}, {"memory.x": x, "memory.f": np.array(list(self._values.values()))}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Into a fresh one."""
-        if "known.x" not in arrays and "known.f" not in arrays:
+        if "memory.x" not in arrays and "memory.f" not in arrays:
             return
-        f = arrays["known.f"]
-        x = finite(arrays["known.x"], (f.size, self._d))
+        f = arrays["memory.f"]
+        x = finite(arrays["memory.x"], (f.size, self._d))
         if np.isinf(shaped(f, (f.size,))).any():
             raise SnapshotError("infinity among the remembered values")
         for point, value in zip(x, f.tolist(), strict=True):
@@ -68,3 +75,40 @@ class Memory:
 def _key(x: Vector) -> bytes:
     """A point's bytes; 0.0 and -0.0 are one point."""
     return (np.asarray(x, dtype=np.float64) + 0.0).tobytes()
+
+
+def read_known(known: Any, d: int, bounds: Bounds | None) -> Iterator[tuple[Vector, float]]:
+    """Pairs of a point and its value, checked; NaN for a point that fails, whatever it was given as."""
+    if known is None or isinstance(known, (str, bytes, Mapping)):
+        raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]")
+    try:
+        pairs = [(x, value) for x, value in known]
+    except Exception:  # what iteration raises is up to the object
+        raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]") from None
+    for i, (x, value) in enumerate(pairs):
+        yield _point(i, x, d, bounds), _value(i, value)
+
+
+def _point(i: int, found: Any, d: int, bounds: Bounds | None) -> Vector:
+    try:
+        x = np.array(found, dtype=np.float64)
+    except Exception:  # an object of the user's own may raise anything
+        raise ArgumentError(f"known: found the point {shown(found)} at {i}, wanted {d} numbers") from None
+    if x.shape != (d,):
+        raise ArgumentError(f"known: found a point of shape {x.shape} at {i}, wanted {(d,)} as x0 has")
+    if not np.isfinite(x).all():
+        raise ArgumentError(f"known: found the point {shown(found)} at {i}, wanted finite numbers")
+    if bounds is not None and not contain(bounds, x[None])[0]:
+        raise ArgumentError(f"known: found the point {shown(found)} at {i}, wanted one inside the bounds")
+    x.setflags(write=False)  # it may be handed out as the best
+    return x
+
+
+def _value(i: int, found: Any) -> float:
+    try:
+        outcome = from_return(found)
+    except TypeError as error:
+        raise ArgumentError(f"known: value {i}: {error}") from None
+    if outcome.status == "lost":
+        raise ArgumentError(f"known: found LOST at {i}, wanted a value, or None for a point that fails")
+    return outcome.value if outcome.status == "value" else np.nan

@@ -179,19 +179,14 @@ class Optimizer(Search):
         return [(self.generation, int(i), int(self._current.redraws[i])) for i in self._asked]
 
     def _sample(self) -> Generation:
-        z, x, inside = self._distribution.draw(self._start.draws)
+        z, x, inside = self._distribution.draw(self._distribution.draws)
         self._current = current = Generation.of(z, x, inside)
         failed = _NO_SLOTS if inside is None else np.flatnonzero(~inside)
-        if self._recalls:
+        if self._start.repeats:
             failed = np.union1d(failed, self._recall(current, np.flatnonzero(current.open)))
         if self._start.max_redraws is not None and failed.size:
             self._redraw(current, failed)
         return current
-
-    @property
-    def _recalls(self) -> bool:
-        """Can a point be known before it is evaluated?"""
-        return self._start.repeats or len(self._memory) > 0
 
     def _recall(self, current: Generation, slots: NDArray[np.intp]) -> NDArray[np.intp]:
         """Answer those open slots whose point is known; returns the ones whose point is known to fail.
@@ -205,7 +200,7 @@ class Optimizer(Search):
         if len(answered):
             current.answer(answered, values)
             self.n_repeated += len(answered)
-        if self._start.repeats and len(new):
+        if len(new):
             asked = np.concatenate((np.setdiff1d(np.flatnonzero(current.open), new), new))
             _, first = np.unique(current.x[asked], axis=0, return_index=True)
             if len(first) < len(asked):
@@ -244,14 +239,14 @@ class Optimizer(Search):
             opened = slots if inside is None else slots[inside]
             current.reopen(opened)
             slots = slots[:0] if inside is None else slots[~inside]
-            if self._recalls:
+            if self._start.repeats:
                 slots = np.union1d(slots, self._recall(current, opened))
             if self._start.max_redraws is None or current.redraws.sum() >= self._start.max_redraws:
                 return
 
     def _update(self, current: Generation, feasible: list[float]) -> None:
         self._distribution.update(current.z, current.f)
-        self._recent.add(feasible, current.evaluated > 0)
+        self._recent.add(feasible, current.evaluated > 0, len(current.f))
         self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1
         self._current = self._asked = None

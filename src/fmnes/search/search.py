@@ -14,16 +14,26 @@ from numpy.typing import ArrayLike, NDArray
 from fmnes.arguments import check_memory, check_number, check_rng, names_options
 from fmnes.errors import FmnesError, SnapshotError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
+from fmnes.search.covariance import shaped_by
 from fmnes.search.distribution import Distribution
-from fmnes.search.memory import Memory
+from fmnes.search.memory import Memory, read_known
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.slots import Generation
 from fmnes.search.start import Start
-from fmnes.search.stopping import Recent, budget_spent, search_ended, target_reached
+from fmnes.search.stopping import (
+    FAILING_SHARE,
+    Recent,
+    budget_spent,
+    search_ended,
+    steps_vanished,
+    target_reached,
+)
 from fmnes.strategies import Resampling, Strategy
 
 #: What a saved file says it is.
 KIND = "optimizer"
+#: Beyond so many coordinates a result does not carry its covariance.
+MAX_COVARIANCE = 300
 #: The user's limits, which are saved as they are.
 LIMITS = ("target", "max_evaluations", "xtol", "ftol")
 
@@ -47,7 +57,11 @@ class Search:
         max_evaluations: int | None = None,
         xtol: float | None = 1e-12,
         ftol: float | None = 1e-12,
+        known: Any = (),
+        covariance: ArrayLike | None = None,
     ) -> None:
+        if covariance is not None:
+            sigma0, method = shaped_by(covariance, sigma0, x0, method)
         start = Start.of(x0, sigma0, method, population_size, bounds, bounds_as, integers)
         check_memory(start.strategy.matrices, len(start.x0), start.strategy.name, start.population_size)
         self.strategy, self.population_size, self.bounds = start.strategy, start.population_size, start.bounds
@@ -59,7 +73,7 @@ class Search:
         self._start = start
         self._distribution = Distribution(start, generator)
         self.restart = 0
-        """Searches before this one, of which it is the `doubled` one; a part of its points' ids."""
+        """Searches before this one; a part of its points' ids."""
         self.generation = 0
         """Complete generations so far."""
         self.evaluations = 0
@@ -67,14 +81,38 @@ class Search:
         self.n_repeated = 0
         """Points that were known already, and not evaluated again."""
         self._memory = Memory(len(start.x0))
-        """Of all points, where every coordinate is discrete; else nothing comes again."""
         self.best = Best(None, np.inf, 0)
+        for x, value in read_known(known, len(start.x0), start.bounds):
+            self._memory.add(x, value)
+            if value < self.best.fun:
+                self.best = Best(x, value, 0)
         self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
 
     # -- what it knows ------------------------------------------------------------------------------------
+
+    @property
+    def x0(self) -> Vector:
+        """Where it began."""
+        return self._start.x0
+
+    @property
+    def sigma0(self) -> NDArray[Any]:
+        """As it was given: a number, or one for each coordinate."""
+        return self._start.steps
+
+    def failing(self, stop: Stop) -> bool:
+        """Do points fail where it ended? A shape that is too elongated lies flat along what fails: it meets
+        nothing of it any more, so all evaluations are counted there."""
+        if stop.reason is StopReason.ILL_CONDITIONED and self.n_infeasible > FAILING_SHARE * self.evaluations:
+            return True
+        return self._recent.failing
+
+    def known(self, x: Vector) -> float | None:
+        """The value of a point that is known without evaluating it: NaN if it fails; None: not known."""
+        return self._memory.get(x)
 
     @property
     def mean(self) -> Vector:
@@ -95,7 +133,7 @@ class Search:
         return View(
             generation=self.generation,
             evaluations=self.evaluations,
-            population_size=self.population_size,
+            population_size=self._distribution.population_size,
             mean=self._distribution.as_point(shape.mean),
             sigma=float(shape.sigma),
             axis_lengths=np.array(shape.axis_lengths),
@@ -129,6 +167,14 @@ class Search:
             view, self._recent, self._start.sigma, xtol=xtol, ftol=self.ftol, steps=steps
         )
 
+    def steps_below(self, factor: float, view: View) -> Stop | None:
+        """Have the steps shrunk to this multiple of sigma0?"""
+        return steps_vanished(view, self._start.sigma, factor)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        return self._distribution.rng
+
     def limit_reached(self) -> Stop | None:
         """The criteria that need no view, cheap enough to ask after every `tell`."""
         stop = target_reached(self.best, self.target) or budget_spent(self.evaluations, self.max_evaluations)
@@ -160,12 +206,22 @@ class Search:
             n_repeated=self.n_repeated,
             x_mean=self._distribution.nearest(self.mean),
             seed=self.seed,
+            covariance=self._small_covariance(),
+            sigma0=self._start.sigma,
         )
 
-    def doubled(self, max_evaluations: int | None) -> Self:
-        """A fresh start with twice the population, going on with the same random numbers."""
+    def _small_covariance(self) -> NDArray[np.float64] | None:
+        if len(self._start.x0) > MAX_COVARIANCE:
+            return None
+        with np.errstate(all="ignore"):  # of huge steps
+            return self.covariance
+
+    def again(
+        self, x0: Vector, sigma0: NDArray[Any], population_size: int, max_evaluations: int | None
+    ) -> Self:
+        """A fresh start, going on with the same random numbers and with what is known."""
         limits = {**self._limits(), "max_evaluations": max_evaluations}
-        opt = type(self)(**self._start.doubled().arguments(), **limits, rng=0)
+        opt = type(self)(**self._start.again(x0, sigma0, population_size), **limits, rng=0)
         opt._distribution = Distribution(opt._start, self._distribution.rng)
         opt._memory = self._memory
         opt.seed, opt.restart = None, self.restart + 1
@@ -177,7 +233,7 @@ class Search:
             return
         asked = {x.tobytes() for x in current.x[current.open]}
         for x in current.x[current.twins]:
-            if x.tobytes() not in asked and self._memory.get(x) is None:
+            if not (x.tobytes() in asked or self._memory.get(x) is not None):
                 raise SnapshotError("a slot without its twin")
 
     def _limits(self) -> dict[str, Any]:
@@ -199,9 +255,9 @@ class Search:
         }
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self.best)]
+        parts.append(self._memory.dump())
         if self._current is not None:
             parts.append(self._current.dump())
-        parts.append(self._memory.dump())
         for more_metadata, more_arrays in parts:
             metadata |= more_metadata
             arrays |= more_arrays
@@ -239,10 +295,11 @@ class Search:
             setattr(opt, name, count(metadata[name]))
         opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
         opt.n_repeated = count(metadata.get("n_repeated", 0))  # nor had it these
-        opt._memory.restore(arrays)
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt.best = restore_best(metadata, arrays, d)
+        opt._memory.restore(arrays)
         if "current.z" in arrays:
-            opt._current = Generation.restore(metadata, arrays, start.draws, start.population_size, d)
+            drawn = opt._distribution
+            opt._current = Generation.restore(metadata, arrays, drawn.draws, drawn.population_size, d)
             opt._check_twins(opt._current)
         return opt

@@ -18,6 +18,7 @@ from fmnes.search.integers import Grid, check_integers, grid_of
 from fmnes.search.margin import check_deviations
 from fmnes.search.saved import Saved, plain
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
+from fmnes.strategies.base import default_population_size
 from fmnes.strategies.checks import check_choice
 
 
@@ -60,6 +61,8 @@ class Start:
         x0, sigma0 = start_from(read, given, sigma0)
         strategy, max_redraws = resolve(method)
         wanted = one_population_size(population_size, strategy.population_size)
+        if wanted is None:
+            wanted = default_population_size(strategy, len(x0))
         size = check_population_size(wanted, len(x0), strategy.mirrored)
         sigma, scale = check_sigma0(sigma0, x0)
         if read is not None:
@@ -74,11 +77,6 @@ class Start:
             grid = grid_of(widths, open.lower, open.upper)
         steps = np.array(sigma0)
         return cls(x0, steps, strategy, max_redraws, size, read, bounds_as, sigma, scale, widths, grid)
-
-    @property
-    def draws(self) -> int:
-        """Rows of z that a generation takes."""
-        return self.population_size // 2 if self.strategy.mirrored else self.population_size
 
     @property
     def box(self) -> Box | None:
@@ -112,12 +110,14 @@ class Start:
             "integers": self.integers,
         }
 
-    def doubled(self) -> Start:
-        """The same with twice the population."""
-        strategy = self.strategy
-        if strategy.population_size is not None:
-            strategy = replace(strategy, population_size=None)  # type: ignore[type-var]
-        return replace(self, strategy=strategy, population_size=2 * self.population_size)
+    def again(self, x0: Vector, sigma0: NDArray[Any], population_size: int) -> dict[str, Any]:
+        """The arguments that make this start again, but for these."""
+        start = self
+        if start.strategy.population_size is not None:
+            strategy = replace(start.strategy, population_size=None)  # type: ignore[type-var]
+            start = replace(start, strategy=strategy)
+        changes = {"x0": x0, "sigma0": sigma0, "population_size": population_size}
+        return {**start.arguments(), **changes}
 
     def dump(self) -> Saved:
         if not is_known(self.strategy):

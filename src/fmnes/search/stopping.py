@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
 from fmnes.result import Best, Stop, StopReason, View
-from fmnes.search.saved import Saved, count, shaped
+from fmnes.search.saved import Saved, count, finite, shaped
 
 #: Largest ratio of the covariance's eigenvalues that float64 can work with.
 MAX_CONDITION = 1e14
@@ -24,6 +24,9 @@ MAX_CONDITION = 1e14
 MAX_STEP_GROWTH = 1e20
 #: Smallest step whose square is still a normal float64.
 MIN_STEP = 1e-150
+
+#: Points fail where a search is if more than this share of its last generations did.
+FAILING_SHARE = 0.05
 
 
 @dataclass
@@ -34,6 +37,8 @@ class Recent:
     """Generations over which values must not have changed. 10 + 30 d/λ, as in CMA-ES practice."""
     bests: deque[float] = field(default_factory=deque)
     """Best value of each of the last `window` generations; +inf for one that failed entirely."""
+    failed: deque[float] = field(default_factory=deque)
+    """Share of each of those generations that failed, or lay outside bounds that count as failures."""
     flat: int = 0
     """Generations in a row whose feasible values were all equal."""
     infeasible: int = 0
@@ -50,15 +55,21 @@ class Recent:
             # After so many, one of them is still untried in one of 20 runs.
             window = max(window, math.ceil(2 * d * math.log(40 * d)))
         window = min(window, 2000)
-        return cls(window, deque(maxlen=window))
+        return cls(window, deque(maxlen=window), deque(maxlen=window))
 
     @property
     def patience(self) -> int:
         """Generations in a row without one feasible value, or without one evaluation, that end a run."""
         return max(50, self.window)
 
-    def add(self, feasible: list[float], evaluated: bool) -> None:
-        """Take in one complete generation: its feasible values, and whether anything was evaluated at all."""
+    @property
+    def failing(self) -> bool:
+        """Has more than a chance failure now and then spoilt the last generations?"""
+        return sum(self.failed) > FAILING_SHARE * len(self.failed)
+
+    def add(self, feasible: list[float], evaluated: bool, size: int) -> None:
+        """Take in one complete generation: its feasible values, whether anything was evaluated, and its λ."""
+        self.failed.append(1.0 - len(feasible) / size)
         low = min(feasible, default=np.inf)
         self.bests.append(low)
         self.flat = self.flat + 1 if len(feasible) > 1 and low == max(feasible) else 0
@@ -67,7 +78,10 @@ class Recent:
 
     def dump(self) -> Saved:
         counts = [self.flat, self.infeasible, self.unevaluated]
-        return {"recent": counts}, {"recent_bests": np.asarray(self.bests, dtype=float)}
+        return {"recent": counts}, {
+            "recent_bests": np.asarray(self.bests, dtype=float),
+            "recent_failed": np.asarray(self.failed, dtype=float),
+        }
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Into a fresh one, which knows its window."""
@@ -75,6 +89,8 @@ class Recent:
         if np.isnan(shaped(bests, (min(bests.size, self.window),))).any():
             raise SnapshotError("NaN among the recent values")
         self.bests = deque(bests.tolist(), maxlen=self.window)
+        failed = arrays.get("recent_failed", np.zeros(bests.shape))  # 0.2 had none
+        self.failed = deque(finite(failed, bests.shape).tolist(), maxlen=self.window)
         self.flat, self.infeasible, self.unevaluated = map(count, metadata["recent"])
 
 

@@ -7,9 +7,11 @@ import math
 from fmnes.backends import Array
 
 
-def follow(path: Array, step: Array, rate: float, mu_eff: float) -> Array:
+def follow(path: Array, step: Array, rate: Array, mu_eff: Array) -> Array:
     """p ← (1 − c) p + √(c(2 − c) μ_eff) · step."""
-    return (1 - rate) * path + math.sqrt(rate * (2 - rate) * mu_eff) * step
+    variance = rate * (2 - rate) * mu_eff
+    root = math.sqrt(variance) if isinstance(variance, float) else variance**0.5  # known, or compiled
+    return (1 - rate) * path + root * step
 
 
 def expected_norm(d: int) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,19 +13,26 @@ from fmnes.backends import Array
 
 
 class RankWeights(NamedTuple):
-    raw: NDArray[np.float64]
+    raw: Array
     """ŵ_i = max(0, ln(λ/2 + 1) − ln i), best first. (λ,)"""
-    centred: NDArray[np.float64]
+    centred: Array
     """w_i = ŵ_i/Σŵ − 1/λ; they sum to zero. (λ,)"""
-    mu_eff: float
+    mu_eff: Array
 
 
-@cache
-def rank_weights(population_size: int) -> RankWeights:
-    lam = population_size
-    raw = np.maximum(0.0, math.log(lam / 2 + 1) - np.log(np.arange(1, lam + 1)))
+@lru_cache(maxsize=256)
+def rank_weights(population_size: int, parents_of: int | None = None) -> RankWeights:
+    """parents_of: select the best half of so many, the first ones; None: of all."""
+    size = population_size if parents_of is None else parents_of
+    raw, centred, mu_eff = weights_of_half(math.log(size / 2 + 1), population_size, np)
+    return RankWeights(raw, centred, float(mu_eff))
+
+
+def weights_of_half(log_size: Array, population_size: int, xp: Any) -> RankWeights:
+    """log_size: ln(λ/2 + 1) of the λ points whose best half gets positive weights."""
+    raw = xp.maximum(0.0, log_size - np.log(np.arange(1, population_size + 1)))
     share = raw / raw.sum()
-    return RankWeights(raw, share - 1 / lam, float(1 / (share @ share)))
+    return RankWeights(raw, share - 1 / population_size, 1 / (share @ share))
 
 
 def distance_weights(

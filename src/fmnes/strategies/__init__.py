@@ -12,10 +12,11 @@ from fmnes.strategies.base import Shape, Strategy
 from fmnes.strategies.checks import check_positive_int
 from fmnes.strategies.cma_es import CMAES
 from fmnes.strategies.cr_fm_nes import CRFMNES
-from fmnes.strategies.fm_nes import DXNESIC, FMNES
+from fmnes.strategies.fm_nes import AFMNES, DXNESIC, FMNES
 from fmnes.strategies.xnes import XNES
 
 METHODS: dict[str, Callable[..., Any]] = {
+    "afm-nes": AFMNES,
     "fm-nes": FMNES,
     "dx-nes-ic": DXNESIC,
     "xnes": XNES,
@@ -84,6 +85,7 @@ def _is_strategy(found: Any) -> bool:
 
 
 __all__ = [
+    "AFMNES",
     "CMAES",
     "CRFMNES",
     "DXNESIC",

@@ -53,6 +53,18 @@ class Strategy(Protocol):
         ...
 
 
+def default_population_size(strategy: Strategy, d: int) -> int | None:
+    """λ₀ where the user gives none; None: the usual one."""
+    own = getattr(strategy, "default_population_size", None)
+    return None if own is None else own(d)
+
+
+def next_population_size(strategy: Strategy, state: Any, first: int) -> int:
+    """λ of the next generation: the first one's, unless the strategy has a word on it."""
+    adapted = getattr(strategy, "next_population_size", None)
+    return first if adapted is None else int(adapted(state, first))
+
+
 def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     """True if no array of a state holds NaN or infinity. What is unchanged since `before` is not read."""
     # An inner product is finite only if each product is, and so both arrays are (inf · 0 is NaN): neighbours

@@ -1,4 +1,4 @@
-"""FM-NES, and DX-NES-IC and the paper's Methods A, B and C as settings of it.
+"""FM-NES, and adaptive FM-NES, DX-NES-IC and the paper's Methods A, B and C as settings of it.
 
 M. Nomura and I. Ono, "Natural Evolution Strategy for Unconstrained and Implicitly Constrained Problems with
 Ridge Structure", 2021; line numbers below are those of its Algorithm 2. The constants are those with which
@@ -20,6 +20,7 @@ in every generation and is the paper's algorithm to the letter.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -38,11 +39,26 @@ from fmnes.steps.phases import MOVEMENT, phase_name, phase_of
 from fmnes.steps.ranking import ranks_by_value_then_distance
 from fmnes.steps.ridge import LEADING, on_ridge
 from fmnes.steps.shape import Factor, axis_growth, inverse_times, times, with_rank_one
-from fmnes.steps.weights import distance_weights
+from fmnes.steps.successes import (
+    MAX_GROWTH,
+    follow_share,
+    parents_of,
+    population_growth,
+    trust_in_path,
+)
+from fmnes.steps.weights import distance_weights, weights_of_half
 from fmnes.strategies.base import Shape
 from fmnes.strategies.checks import check_choice, check_positive_int, check_shape_matrix, own_matrix
 from fmnes.strategies.equality import EqualByContent
-from fmnes.strategies.fm_nes_constants import SMALL, constants
+from fmnes.strategies.fm_nes_constants import SMALL, Selected, constants, selected, selected_by
+
+#: Settings in which adaptive FM-NES departs from the paper.
+DEPARTURES: dict[str, Any] = {
+    "shape_rate": "xnes",
+    "selection": "successes",
+    "step_size": "path",
+    "population": "adaptive",
+}
 
 
 class FMNESState(NamedTuple):
@@ -66,6 +82,10 @@ class FMNESState(NamedTuple):
     F0: Array | None
     """F and A of B⁽⁰⁾, for the reset; None for the identity. (d, d)"""
     A0: Array | None
+    share: Array | None = None
+    """Smoothed share of points that succeed; None where nothing depends on it."""
+    p_step: Array | None = None
+    """The path that the step size follows; None where it follows none. (d,)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +101,14 @@ class FMNES(EqualByContent):
     path_rate: the c_σ that the paper's "tables" need, or the one that it "printed".
     alpha: the distance weights' α that the paper's "tables" need, or the one of "public" code.
     B0: initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
+
+    The paper's algorithm has "published" throughout; `AFMNES` has the others (docs/algorithm.md):
+
+    shape_rate: "xnes" has xNES's own rate for the shape, in every dimension.
+    selection: "successes" selects the best half of the points that succeed, instead of all points'.
+    step_size: "path" lets CMA-ES's path have its say on the step size while points fail.
+    population: "adaptive" draws more points where points fail and the shape has to be learned.
+    max_population_size: λ is never larger than this.
     """
 
     population_size: int | None = None
@@ -91,9 +119,24 @@ class FMNES(EqualByContent):
     path_rate: Literal["tables", "printed"] = "tables"
     alpha: Literal["tables", "public"] = "tables"
     B0: ArrayLike | None = field(default=None, repr=False)
+    shape_rate: Literal["published", "xnes"] = "published"
+    selection: Literal["published", "successes"] = "published"
+    step_size: Literal["published", "path"] = "published"
+    population: Literal["published", "adaptive"] = "published"
+    max_population_size: int | None = None
 
     def __post_init__(self) -> None:
         check_positive_int("population_size", self.population_size)
+        check_positive_int("max_population_size", self.max_population_size)
+        if self.max_population_size is not None and self.max_population_size < max(
+            self.population_size or 4, 4
+        ):
+            raise ArgumentError(
+                f"max_population_size: found {self.max_population_size}, wanted at least "
+                f"{max(self.population_size or 4, 4)}, the population to begin with"
+            )
+        for name, other in DEPARTURES.items():
+            check_choice(name, getattr(self, name), ("published", other))
         check_choice("rank_one", self.rank_one, ("on-ridge", "always", "never"))
         check_choice("path_rate", self.path_rate, ("tables", "printed"))
         check_choice("alpha", self.alpha, ("tables", "public"))
@@ -106,6 +149,8 @@ class FMNES(EqualByContent):
 
     @property
     def name(self) -> str:
+        if any(getattr(self, name) != "published" for name in DEPARTURES):
+            return "afm-nes"
         return "dx-nes-ic" if self.rank_one == "never" and not self.reset else "fm-nes"
 
     @property
@@ -140,8 +185,31 @@ class FMNES(EqualByContent):
             unconstrained=xp.asarray(True)[()],  # a number, not an array, with NumPy
             F0=F0,
             A0=A0,
+            share=xp.ones_like(sigma0) if self.population != "published" or self._by_path else None,
+            p_step=xp.zeros_like(x0) if self._by_path else None,
         )
         return _first_shape(state, xp)
+
+    @property
+    def _by_path(self) -> bool:
+        return self.step_size == "path"
+
+    def default_population_size(self, d: int) -> int | None:
+        """The usual 4 + 3 ln d made even: upwards as in the paper, downwards where it grows by itself."""
+        if self.population == "published":
+            return None
+        usual = 4 + int(3 * math.log(d))
+        return usual - usual % 2
+
+    def next_population_size(self, state: FMNESState, first: int, backend: Backend = NUMPY) -> Array:
+        """λ of the next generation; first: λ₀. A whole number, even."""
+        most = self.max_population_size or MAX_GROWTH * first
+        if self.population == "published" or (backend is NUMPY and state.share == 1):
+            return min(first, most - most % 2)
+        lengths2 = backend.xp.vecdot(state.A, state.A)
+        ratio = backend.xp.sqrt(lengths2.max() / lengths2.min())
+        pairs = backend.xp.floor(0.5 * first * population_growth(state.share, ratio, backend) + 0.5)
+        return 2 * backend.xp.minimum(pairs, most // 2).astype(int)
 
     def sample(self, state: FMNESState, z: Array, backend: Backend = NUMPY) -> Array:
         """Lines 3–6. z: (λ/2, d). Returns the points, each draw's two beside each other (λ, d)."""
@@ -152,24 +220,27 @@ class FMNES(EqualByContent):
         """Lines 7–36. z: (λ/2, d) as given to `sample`; f: (λ,)."""
         xp = backend.xp
         n, d = z.shape
-        k = backend.arrays(constants(d, 2 * n, self.path_rate, self.alpha), z.dtype)
+        for_every_d = self.shape_rate == "xnes"
+        k = backend.arrays(constants(d, 2 * n, self.path_rate, self.alpha, for_every_d), z.dtype)
 
         norm2 = xp.vecdot(z, z)
         ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)  # line 7
+        selected = self._selected(k.selected, feasible, d, 2 * n, z.dtype, backend)
+        mu_eff = selected.weights.mu_eff
         first_failure = state.unconstrained & (feasible < 2 * n)
         state = backend.cond(  # lines 8–11
             first_failure, lambda s: self._meet_first_failure(s, xp), _unchanged, state
         )
 
-        by_rank = k.weights.centred[ranks]
+        by_rank = selected.weights.centred[ranks]
         drift = pair_differences(by_rank).dot(z)
-        p_sigma = follow(state.p_sigma, drift, k.c_sigma, k.weights.mu_eff)  # line 12
+        p_sigma = follow(state.p_sigma, drift, selected.c_sigma, mu_eff)  # line 12
         phase = phase_of(xp.sqrt(p_sigma.dot(p_sigma)), k.expected_norm, backend)
         moving = phase == MOVEMENT
 
         def by_distance() -> tuple[Array, Array]:
             alpha = k.alphas[feasible]
-            weights = distance_weights(k.weights, ranks, norm2, alpha, k.expected_norm, xp)
+            weights = distance_weights(selected.weights, ranks, norm2, alpha, k.expected_norm, xp)
             return weights, pair_differences(weights).dot(z)
 
         weights, G_delta = backend.choose(moving, by_distance, lambda: (by_rank, drift))  # lines 13, 15
@@ -181,11 +252,21 @@ class FMNES(EqualByContent):
         step = state.A.dot(G_delta)  # B G_δ in F's frame
         mean = state.mean + state.sigma * state.F.dot(step)  # line 17, η_m = 1
         log_sigma_change = 0.5 * eta_sigma * G_sigma  # line 18
-        p_c = follow(state.p_c, step, k.c_c, k.weights.mu_eff)  # line 20
+        share, p_step = state.share, state.p_step
+        if share is not None:
+            share = follow_share(share, feasible, 2 * n)
+        if p_step is not None:
+            p_step = follow(p_step, drift, selected.c_step, mu_eff)
+            length = xp.sqrt(p_step.dot(p_step)) / k.expected_norm
+            by_path = selected.c_step / selected.damping * (length - 1)
+            log_sigma_change += trust_in_path(share, xp) * (by_path - log_sigma_change)
+        p_c = follow(state.p_c, step, selected.c_c, mu_eff)  # line 20
         generation = state.generation + 1
+        state = state._replace(
+            generation=generation, mean=mean, p_sigma=p_sigma, p_c=p_c, share=share, p_step=p_step
+        )
         if d == 1:  # a shape of determinant 1 in one dimension is 1
-            sigma = state.sigma * xp.exp(log_sigma_change)
-            return state._replace(generation=generation, mean=mean, sigma=sigma, p_sigma=p_sigma, p_c=p_c)
+            return state._replace(sigma=state.sigma * xp.exp(log_sigma_change))
 
         # Line 19, less the trace of G_B, which is G_σ and goes with the scale of the rows.
         change = exponential(z, pair_weights, 0.5 * eta_B, backend)
@@ -199,21 +280,9 @@ class FMNES(EqualByContent):
         gamma = expansion_rate(state.gamma, tau, d, 2 * n, backend)  # lines 25, 26
         Q, log_det_Q = axis_factors(gamma, tau, moving, backend)  # lines 27–31
         row_scale = Q * xp.exp(log_trace - log_det_Q)
-        A, A_inverse = self._new_shape(state, p_c, factor, row_scale, k.c_1, backend)
-        state = FMNESState(
-            generation=generation,
-            mean=mean,
-            sigma=state.sigma * xp.exp(log_sigma_change + log_det_Q),
-            F=state.F,
-            A=A,
-            A_inverse=A_inverse,
-            p_sigma=p_sigma,
-            p_c=p_c,
-            gamma=gamma,
-            unconstrained=state.unconstrained,
-            F0=state.F0,
-            A0=state.A0,
-        )
+        A, A_inverse = self._new_shape(state, factor, row_scale, selected.c_1, backend)
+        sigma = state.sigma * xp.exp(log_sigma_change + log_det_Q)
+        state = state._replace(sigma=sigma, A=A, A_inverse=A_inverse, gamma=gamma)
         every = self.refresh or k.refresh
         return backend.cond(  # type: ignore[no-any-return]
             generation % every == 0, lambda s: _refresh(s, every, k.decompose, backend), _unchanged, state
@@ -235,13 +304,26 @@ class FMNES(EqualByContent):
         if not self.reset:
             return state
         zero = xp.zeros_like(state.mean)
-        return _first_shape(state._replace(p_sigma=zero, p_c=zero, gamma=xp.ones_like(state.gamma)), xp)
+        state = state._replace(p_sigma=zero, p_c=zero, gamma=xp.ones_like(state.gamma))
+        return _first_shape(state if state.p_step is None else state._replace(p_step=zero), xp)
+
+    def _selected(
+        self, all_succeed: Selected, feasible: Array, d: int, lam: int, dtype: Any, backend: Backend
+    ) -> Selected:
+        """Weights, and the rates that go with them, where so many points succeed."""
+        if self.selection == "published":
+            return all_succeed
+        size = parents_of(feasible, d, lam, backend)
+        if backend is NUMPY:
+            return backend.arrays(selected(d, lam, int(size), self.path_rate), dtype)  # type: ignore[no-any-return]
+        weights = weights_of_half(backend.xp.log(size / 2 + 1).astype(dtype), lam, backend.xp)
+        return selected_by(weights, d, self.path_rate, backend)
 
     def _new_shape(
-        self, state: FMNESState, p_c: Array, factor: Factor, row_scale: Array, c_1: float, backend: Backend
+        self, state: FMNESState, factor: Factor, row_scale: Array, c_1: Array, backend: Backend
     ) -> tuple[Array, Array | None]:
         """A and A⁻¹: lines 30 and 32–35."""
-        A, A_inverse = state.A, state.A_inverse
+        A, A_inverse, p_c = state.A, state.A_inverse, state.p_c
         if A_inverse is None:  # rank_one == "never"
             return times(A, factor, row_scale), None
 
@@ -272,6 +354,11 @@ class FMNES(EqualByContent):
 
 
 FMNES.__init__ = names_options(FMNES.__init__)  # type: ignore[method-assign]
+
+
+def AFMNES(**settings: Any) -> FMNES:
+    """Settings of adaptive FM-NES: the same rule, made for users' problems. λ₀ is `population_size`."""
+    return FMNES(**{**DEPARTURES, **settings})
 
 
 def DXNESIC(**settings: Any) -> FMNES:

@@ -1,0 +1,1 @@
+"""COCO's problems (extra `coco`): our methods and the peers', by the area under their runtime curves."""

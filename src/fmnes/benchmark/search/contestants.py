@@ -1,0 +1,155 @@
+"""Who searches: our methods through `minimize`, and the peers as their documentation shows.
+
+Each is a function of (problem, objective, seed, to_target) that calls the objective with batches (n, d), and
+says how it ended. Each has its own default λ. With `to_target` it goes on until the objective has met the
+target, and gives up only where floating point ends; without, it stops by its own default tolerances.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fmnes
+from fmnes.benchmark.search.objective import Objective
+from fmnes.benchmark.search.problem import Array, Problem
+from fmnes.errors import ArgumentError, MissingExtra, nearest
+from fmnes.strategies import METHODS
+from fmnes.strategies.fm_nes import DEPARTURES
+
+#: Adaptive FM-NES with one of its departures from the paper taken back: afm-nes/selection.
+WITHOUT = "afm-nes/"
+#: A method of ours that says success as soon as it has converged, without the second look.
+ONCE = "-once"
+#: NOMAD fits models to its points, which takes far longer: few parameters, and so many evaluations × d.
+NOMAD_DIMENSION, NOMAD_EVALUATIONS = 10, 500
+
+
+class Ending(NamedTuple):
+    x: Array | None
+    """The answer: the best point, or the mean where told values are noisy."""
+    said: bool
+    """Does it claim to have found the minimum?"""
+    stop: str
+
+
+def ours(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> Ending:
+    named: Any = method.removesuffix(ONCE)
+    if named.startswith(WITHOUT):
+        named = fmnes.AFMNES(**{named.removeprefix(WITHOUT): "published"})
+    options: dict[str, Any] = {"method": named, "rng": seed}
+    options |= {"vectorized": True, "max_evaluations": problem.budget}
+    if problem.bounds is not None:
+        options["bounds"] = getattr(fmnes, "Bounds", lambda *sides: sides)(*problem.bounds)
+    if to_target:
+        target = None if problem.at_mean else objective.target
+        options |= {"target": target, "xtol": 1e-15, "ftol": None, "callback": objective.judge_view}
+        options |= {"evaluate_start": False}
+    if to_target or method.endswith(ONCE):
+        options |= {"second_look": False}
+    # What this version of `minimize` does not have is left out: then it does not do it either.
+    known = inspect.signature(fmnes.minimize).parameters
+    chosen = {name: value for name, value in options.items() if name in known}
+    result = fmnes.minimize(objective, problem.x0, problem.sigma0, **chosen)
+    assert result.stop_reason is not None
+    x = result.x_mean if problem.at_mean else result.x
+    return Ending(x, result.success, result.stop_reason.name)
+
+
+#: Reasons of `cma` that mean it has converged.
+CONVERGED = ("tolx", "tolfun", "tolfunhist", "tolfunrel")
+
+
+def cma(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> Ending:
+    """`cma`, with its transformation where there are bounds. A failed evaluation is told as +inf."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns that matplotlib is missing, and of many small things
+        import cma as package
+
+        # Seed 0 would be a random one; it takes 32 bits.
+        options: dict[str, Any] = {"seed": 1 + seed % (2**32 - 1), "verbose": -9, "verb_log": 0}
+        options |= {"maxfevals": problem.budget, "CMA_stds": np.broadcast_to(problem.sigma0, problem.d)}
+        if problem.bounds is not None:
+            options["bounds"] = [side.tolist() for side in problem.bounds]
+        if to_target:
+            options |= dict.fromkeys(("tolx", "tolfun", "tolfunhist", "tolfunrel"), 0)
+            options |= dict.fromkeys(
+                ("tolstagnation", "tolflatfitness", "maxiter", "tolfacupx", "tolupsigma"), 1e9
+            )
+            options |= {"tolxstagnation": False}
+        es = package.CMAEvolutionStrategy(problem.x0, 1.0, options)
+        while not es.stop() and not (to_target and objective.met):
+            x = es.ask()
+            es.tell(x, objective(np.array(x)).tolist())
+            if to_target and problem.at_mean:
+                objective.judge(np.asarray(es.result.xfavorite))
+        reasons = es.stop()
+        best = es.result.xfavorite if problem.at_mean else es.result.xbest
+    best = None if best is None else np.asarray(best)
+    if to_target and objective.met:
+        return Ending(best, True, "TARGET")
+    said = any(reason in CONVERGED for reason in reasons)
+    return Ending(best, said, "+".join(sorted(reasons)))
+
+
+def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> Ending:
+    """NOMAD 4, its first frame as wide as our first steps; a failed point is an evaluation error to it."""
+    import PyNomad
+
+    d = problem.d
+    small = seed % 10_000  # it draws as many numbers as the seed says before it begins
+
+    def blackbox(point: Any) -> bool:
+        value = float(objective(np.array([[point.get_coord(i) for i in range(d)]]))[0])
+        if value == np.inf:
+            return False
+        point.setBBO(repr(value).encode())
+        return True
+
+    sizes = " ".join(map(repr, np.broadcast_to(problem.sigma0, d).tolist()))
+    parameters = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {small}"]
+    parameters += [f"MAX_BB_EVAL {min(NOMAD_EVALUATIONS * d, problem.budget)}"]
+    parameters += [f"INITIAL_FRAME_SIZE ( {sizes} )"]
+    lower, upper = ([], []) if problem.bounds is None else (side.tolist() for side in problem.bounds)
+
+    def stop(block: Any) -> bool:
+        return to_target and objective.met
+
+    PyNomad.setCustomMegaIterEndCallback(stop)  # keeps no reference: `stop` has to live as long as the run
+    PyNomad.resetRandomNumberGenerator()  # or a run would depend on the one before it
+    PyNomad.setSeed(small)
+    found = PyNomad.optimize(blackbox, problem.x0.tolist(), lower, upper, parameters)
+    x = found["x_best_feas"]
+    best = np.array(x[0]) if x else None
+    if stop(None):
+        return Ending(best, True, "TARGET")
+    said = "Mesh minimum precision" in found["stop_reason"]
+    return Ending(best, said, "XTOL" if said else "MAX_EVALUATIONS")
+
+
+Contestant = Callable[[str, Problem, Objective, int, bool], Ending]
+PEERS: dict[str, tuple[Contestant, str]] = {"cma": (cma, "cma"), "nomad": (nomad, "PyNomad")}
+DEFAULT = tuple(name for name in ("afm-nes", "fm-nes", "cma-es", "cma") if name in METHODS or name in PEERS)
+
+
+def contestant(method: str) -> Contestant:
+    return PEERS[method][0] if method in PEERS else ours
+
+
+def takes_part(method: str, d: int) -> bool:
+    return method != "nomad" or d <= NOMAD_DIMENSION
+
+
+def check_method(method: str) -> None:
+    known = [*METHODS, *PEERS, *(WITHOUT + name for name in DEPARTURES)]
+    if method.removesuffix(ONCE) not in known:
+        raise ArgumentError(
+            f"methods: found {method!r}, wanted some of {', '.join(known)}{nearest(method, known)}"
+        )
+    if method in PEERS and find_spec(PEERS[method][1]) is None:
+        raise MissingExtra(f"the peer {method!r}", "bench")

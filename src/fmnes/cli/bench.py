@@ -1,0 +1,137 @@
+"""`fmnes bench`: the speed beside the peers; each further benchmark is a command below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+from fmnes.errors import ArgumentError
+
+app = typer.Typer(invoke_without_command=True)
+
+
+@app.callback()
+def speed(
+    context: typer.Context,
+    full: Annotated[
+        str, typer.Option(help="Dimensions for methods with a full matrix.")
+    ] = "2,10,40,100,400,1000",
+    linear: Annotated[str, typer.Option(help="Dimensions for CR-FM-NES.")] = "1000,10000,100000,1000000",
+    seconds: Annotated[float, typer.Option(help="Time for each line of the table.")] = 20.0,
+    out: Annotated[str | None, typer.Option(help="Folder for speed.md and speed.json.")] = None,
+) -> None:
+    """Overhead per evaluation beside the peers (extra `bench`), all in one run on one thread."""
+    if context.invoked_subcommand is not None:
+        return
+    from fmnes.benchmark.run import in_one_thread
+
+    raise typer.Exit(in_one_thread([full, linear, str(seconds), *([out] if out else [])]))
+
+
+@app.command()
+def search(
+    what: Annotated[
+        str, typer.Option(help="evaluations (to the target), or success (is what it says at the end true?).")
+    ] = "evaluations",
+    problems: Annotated[
+        str, typer.Option(help="Problems, or groups: study, box, rotated, regions, noise, beam.")
+    ] = "study,box,rotated,regions,noise,beam",
+    dimensions: Annotated[str, typer.Option(help="Dimensions, up to 80.")] = "2,3,5,10,20,40",
+    methods: Annotated[
+        str | None,
+        typer.Option(help="By default afm-nes, fm-nes, cma-es, cma; also our others, and nomad to d = 10."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each; 0 only writes the page.")] = 8,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that keeps the runs.")] = Path("search"),
+    report: Annotated[Path | None, typer.Option(help="The page; by default search.md in the folder.")] = None,
+) -> None:
+    """How many evaluations the methods need, ours and the peers' (extra `bench`), and how honest they are.
+
+    Runs that the folder has are not run again; to run a method anew, take its lines out of the CSV file.
+    """
+    from fmnes.benchmark.search import search as run
+
+    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("runs")
+        try:
+            page = run(
+                what,
+                problems=_words(problems),
+                dimensions=[_whole("dimensions", word) for word in _words(dimensions)],
+                methods=None if methods is None else _words(methods),
+                seeds=seeds,
+                workers=workers,
+                out=out,
+                report=report,
+                progress=lambda done, total: bar.update(task, completed=done, total=total or 1),
+            )
+        except KeyboardInterrupt:
+            bar.stop()
+            typer.echo(f"interrupted; finished runs are kept in {out}: the same command goes on from there")
+            raise typer.Exit(130) from None
+    typer.echo(f"report: {page}")
+
+
+@app.command()
+def coco(
+    suite: Annotated[str, typer.Option(help="bbob, bbob-constrained or bbob-mixint.")] = "bbob",
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="Ours by name, with BIPOP as NAME-bipop; cma-ipop, cma-bipop, cmawm, nomad, random."
+        ),
+    ] = None,
+    dimensions: Annotated[str, typer.Option(help="Those that the suite lacks are left out.")] = "2,3,5,10,20",
+    instances: Annotated[str, typer.Option(help="Such as 1-5 or 1,3.")] = "1-5",
+    functions: Annotated[str, typer.Option(help="all, odd, even, or numbers.")] = "all",
+    budget: Annotated[
+        int | None, typer.Option(help="Evaluations per dimension; 2000, or 1000 on bbob-constrained.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    out: Annotated[str, typer.Option(help="Folder for runs, tables and plot.")] = "coco",
+    data: Annotated[bool, typer.Option("--data", help="Also write what cocopp reads, to OUT/data.")] = False,
+) -> None:
+    """Areas under runtime curves on the problems of COCO (extra `coco`), beside the peers.
+
+    Finished runs are kept: the same command, or one with more methods, goes on from there.
+    """
+    from fmnes.benchmark.coco.study import coco as run
+
+    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("runs")
+        try:
+            report = run(
+                suite,
+                methods=methods,
+                dimensions=dimensions,
+                instances=instances,
+                functions=functions,
+                budget=budget,
+                workers=workers,
+                out=out,
+                data=data,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        except KeyboardInterrupt:
+            bar.stop()
+            typer.echo(f"interrupted; finished runs are kept in {out}: the same command goes on from there")
+            raise typer.Exit(130) from None
+    typer.echo(report)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _whole(name: str, word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise ArgumentError(f"{name}: found {word!r}, wanted whole numbers separated by commas") from None

@@ -1,0 +1,177 @@
+"""What the next search of a run is: a restart, a second look, or none.
+
+Decided from plain data, what the searches so far came to, and from the run's random numbers: a resumed run
+decides the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fmnes.arguments import check_count, shown
+from fmnes.errors import ArgumentError
+from fmnes.result import Stop, StopReason
+from fmnes.search.saved import count
+
+BIPOP = "bipop"
+Origin = Literal["start", "best", "uniform"]
+ORIGINS = ("start", "best", "uniform")
+KINDS = ("first", "large", "small", "look")
+
+#: Large searches of "bipop" where no budget ends the run, as in Hansen's own code.
+MAX_LARGE = 9
+#: A second look begins with this share of sigma0 and this multiple of λ₀: wide enough to leave the place
+#: where the steps have vanished, with points enough not to be led astray again. On the beam of `fmnes init`
+#: 4 of 5 successes of "fm-nes" were wrong; a look with 2 λ₀ left 3 of 9 so, with 4 λ₀ none of 9.
+LOOK_STEP = 0.1
+LOOK_POPULATION = 4
+#: It has found nothing when its steps have shrunk by this factor and nothing was gained.
+LOOK_XTOL = 1e-3
+#: A gain is more than this share of what the run has gained since its start.
+LOOK_GAIN = 1e-6
+#: Looks, most of which gained something, after which the run gives up: there may be more to find.
+MAX_LOOKS = 10
+#: Endings of a search that believes to be there.
+SETTLED = (StopReason.XTOL, StopReason.FTOL, StopReason.ILL_CONDITIONED)
+
+
+class Plan(NamedTuple):
+    """How a search begins."""
+
+    kind: str
+    population_size: int
+    step: float = 1.0
+    """Its sigma0 as a multiple of the first search's."""
+    origin: str = "start"
+
+
+class Searched(NamedTuple):
+    """What a search came to."""
+
+    kind: str
+    population_size: int
+    evaluations: int
+    gained: bool
+    """Of a look: did it find something better? (True for any other search.)"""
+    failing: bool
+    """Did points fail where it ended?"""
+    stop: Stop
+
+    @property
+    def worth_a_look(self) -> bool:
+        return self.failing and self.stop.reason in SETTLED
+
+    def dump(self) -> list[Any]:
+        *fields, stop = self
+        return [*fields, stop.reason.name, stop.numbers]
+
+    @classmethod
+    def restore(cls, saved: list[Any]) -> Searched:
+        kind, population_size, evaluations, gained, failing, reason, numbers = saved
+        if kind not in KINDS or type(gained) is not bool or type(failing) is not bool:
+            raise ValueError(f"a search of kind {kind!r}")
+        stop = Stop(StopReason[reason], str(numbers))
+        return cls(kind, count(population_size), count(evaluations), gained, failing, stop)
+
+
+def check_restarts(found: Any) -> None:
+    if isinstance(found, str):
+        if found != BIPOP:
+            raise ArgumentError(f"restarts: found {shown(found)}, wanted a whole number or {BIPOP!r}")
+        return
+    check_count("restarts", found, 0)
+
+
+def next_search(
+    searches: Sequence[Searched],
+    *,
+    restarts: int | str,
+    restart_from: str,
+    look: bool,
+    limited: bool,
+    even: bool,
+    rng: np.random.Generator,
+) -> Plan | None:
+    """After these searches, the last of which has just ended by itself.
+
+    look: is a second look wanted where it is due? limited: does a budget end the run? even: must λ be?
+    """
+    plan = _restart(searches, restarts, restart_from, limited, even, rng)
+    if plan is None and look:
+        plan = _look(searches)
+    return plan
+
+
+def _restart(
+    searches: Sequence[Searched],
+    restarts: int | str,
+    origin: str,
+    limited: bool,
+    even: bool,
+    rng: np.random.Generator,
+) -> Plan | None:
+    """Twice the points each time; or "bipop", large searches and small ones, and next comes the kind that has
+    used fewer evaluations.
+
+    N. Hansen, "Benchmarking a BI-Population CMA-ES on the BBOB-2009 Function Testbed", 2009.
+    """
+    first = searches[0].population_size
+    used = {kind: [s.evaluations for s in searches if s.kind == kind] for kind in ("large", "small")}
+    double = first * 2 ** (len(used["large"]) + 1)
+    if restarts != BIPOP:
+        return Plan("large", double, origin=origin) if len(used["large"]) < int(restarts) else None
+    if not searches[-1].evaluations:  # nothing can be evaluated there: the budget would never end it
+        return None
+    if sum(used["small"]) < sum(used["large"]):
+        u, v = rng.random(2)
+        size = int(first * (0.25 * double / first) ** (u * u))  # λ₀ (½ λ_large/λ₀)^(U²)
+        return Plan("small", size - size % 2 if even else size, 10.0 ** (-2.0 * v), origin)
+    if not limited and len(used["large"]) >= MAX_LARGE:
+        return None
+    return Plan("large", double, origin=origin)
+
+
+def _look(searches: Sequence[Searched]) -> Plan | None:
+    """A search that settled where points fail may have shrunk its steps too early: look again from there."""
+    looks = sum(s.kind == "look" for s in searches)
+    last = searches[-1]
+    if not last.gained or not last.worth_a_look or looks >= MAX_LOOKS:
+        return None
+    return Plan("look", LOOK_POPULATION * searches[0].population_size, LOOK_STEP, "best")
+
+
+def is_better(now: float, before: float, first: float) -> bool:
+    """Is a value lower than the best before by more than digits? `first`: a value from the run's start."""
+    return before - now > max(LOOK_GAIN * (first - now), 1e-12 * abs(now))
+
+
+def has_settled(searches: Sequence[Searched], look: bool) -> bool:
+    """May the run be called a success, as far as its searches tell? The last one is over.
+
+    look: were second looks wanted? One that found nothing better also vouches for a search whose shape became
+    too elongated: at an edge of the feasible region that is how a good search may end.
+    """
+    last = searches[-1]
+    if not last.gained:
+        return last.stop.reason.restartable
+    return last.stop.reason.converged and not (look and last.worth_a_look)
+
+
+def ending(searches: Sequence[Searched]) -> tuple[Stop, str]:
+    """Why the run ended, and what second looks add to it."""
+    stop = searches[-1].stop
+    looks = [s for s in searches if s.kind == "look"]
+    if not looks:
+        return stop, ""
+    if not stop.reason.restartable:
+        return stop, "; before that it had settled, and was looking again from there"
+    if not searches[-1].gained:
+        stop = searches[-2].stop
+    better = sum(s.gained for s in looks)
+    made = "a second look" if len(looks) == 1 else f"{len(looks)} more looks"
+    if not better:
+        return stop, f"; {made} found nothing better"
+    return stop, f"; {made}, {better} of which found something better"

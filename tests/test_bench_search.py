@@ -1,0 +1,395 @@
+"""The stand of the search: its problems are what they say, runs are kept, and its numbers are right."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fmnes import ArgumentError, MissingExtra
+from fmnes.benchmark.search import contestants, quadratics, report, search, suite, table
+from fmnes.benchmark.search.objective import Objective
+from fmnes.benchmark.search.problem import Problem
+from fmnes.benchmark.search.store import line, read_trials
+from fmnes.benchmark.search.table import Cell, Honesty, honesty, ratio, summarise, summary
+from fmnes.benchmark.search.trial import Key, Trial, run_trial
+from fmnes.cli.problem_file import read_problem
+from fmnes.cli.templates import PROBLEM, SIMULATOR
+
+CASES = [(name, d) for name in suite.PROBLEMS for d in (2, 3, 5, 10) if suite.has(name, d)]
+FREE = {"sphere", "ellipsoid", "rosenbrock", "cigar", "noisy-sphere", "noisy-ellipsoid"}
+
+
+def around_the_optimum(p: Problem, instance: int) -> np.ndarray:
+    """Points near and far, half of them on the side of the start, all within the bounds."""
+    rng = np.random.default_rng(instance)
+    n = 4000
+    size = 10.0 ** rng.uniform(-9, 0.5, (n, 1))
+    steps = rng.standard_normal((n, p.d)) * p.sigma0
+    steps[: n // 2] = (p.x0 - p.optimum) + rng.uniform(0, 1, (n // 2, 1)) * steps[: n // 2]
+    x = p.optimum + size * steps
+    return x if p.bounds is None else np.clip(x, *p.bounds)
+
+
+# -- problems ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "d"), CASES)
+def test_the_optimum_is_the_optimum(name: str, d: int) -> None:
+    for instance in range(3):
+        p = suite.get(name, d, instance)
+        rounding = 1e-12 * max(1.0, abs(p.minimum))
+        assert abs(p.gap_at(p.optimum)) < rounding
+        assert p.gap < p.gap_at(p.x0) < math.inf
+        values = p.fun(around_the_optimum(p, instance))
+        assert not np.isnan(values).any() and (values > -math.inf).all()
+        assert np.isfinite(values).sum() > 500  # enough of them say something
+        assert values.min() >= p.minimum - rounding
+        # Points fail where they should, and not where nothing does.
+        fails = name not in FREE and not name.startswith("box")
+        assert np.isinf(values).any() == fails
+
+
+@pytest.mark.parametrize("name", suite.PROBLEMS)
+def test_a_problem_is_the_same_every_time_and_another_for_another_instance(name: str) -> None:
+    one, same, other = (suite.get(name, 3, instance) for instance in (4, 4, 5))
+    x = np.random.default_rng(0).standard_normal((50, 3)) + one.x0
+    assert np.array_equal(one.fun(x), same.fun(x))
+    random = name.startswith(("aell", "slope", "box", "rotated", "narrow", "wedge", "curved"))
+    assert random != np.array_equal([one.x0, one.optimum], [other.x0, other.optimum])
+
+
+@pytest.mark.parametrize("d", [2, 5, 20, 80])
+def test_the_optimum_in_the_box_satisfies_kuhn_and_tucker(d: int) -> None:
+    held = 0
+    for instance in range(4):
+        rng = np.random.default_rng(instance)
+        axes = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        hessian = axes.T @ (quadratics.geometric(1000.0, d)[:, None] * axes)
+        centre = rng.uniform(-0.5, 1.5, d)
+        x, g = quadratics.box_optimum(hessian, centre)
+        gradient = hessian @ (x - centre)
+        free = (x > 0) & (x < 1)
+        assert (x >= 0).all() and (x <= 1).all()
+        assert np.abs(gradient[free]).max(initial=0.0) < 1e-11 and not g[free].any()
+        assert (gradient[x == 0] > 0).all() and (gradient[x == 1] < 0).all()
+        assert np.array_equal(g[~free], gradient[~free])
+        held += (~free).sum()
+    assert 0.2 < held / (4 * d) < 0.9
+
+
+def test_the_constrained_ellipsoid_falls_beyond_each_plane() -> None:
+    """Its gradient at the optimum is against every constraint; the Hessian has the condition it should."""
+    p = suite.get("aellh", 4)
+    step = 1e-5
+    x = p.optimum + step * np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0]
+    along = p.x0 - p.optimum  # inside of both planes
+    assert p.gap_at(p.optimum + 1e-9 * along) > 0 and np.isinf(p.gap_at(p.optimum - 1e-9 * along))
+    assert np.isinf(p.fun(x)).any()
+    assert np.linalg.norm(along) == pytest.approx(3 * math.sqrt(4))
+    curvatures = quadratics.geometric(quadratics.CONDITION, 4)
+    assert curvatures[-1] / curvatures[0] == pytest.approx(1000)
+    y = np.random.default_rng(0).standard_normal((1, 4))
+    H, g = np.diag(curvatures), np.arange(4.0)
+    value = quadratics.value(y, np.eye(4), curvatures, g)
+    assert value[0] == pytest.approx(0.5 * y[0] @ H @ y[0] + g @ y[0])
+
+
+def test_the_beam_is_the_one_that_init_writes(tmp_path: Path) -> None:
+    (tmp_path / "problem.toml").write_text(PROBLEM.replace("PYTHON", sys.executable))
+    (tmp_path / "simulate.py").write_text(SIMULATOR)
+    written = read_problem(tmp_path / "problem.toml").parameters
+    beam = suite.get("beam", 3)
+    assert beam.bounds is not None and [p.scale for p in written] == ["linear", "linear", "log"]
+    np.testing.assert_allclose(beam.x0, [p.inside(p.start) for p in written])
+    np.testing.assert_allclose(beam.sigma0, [p.inside(p.step) for p in written])
+    np.testing.assert_allclose(beam.bounds[0], [p.inside(p.lower) for p in written])
+    np.testing.assert_allclose(beam.bounds[1], [p.inside(p.upper) for p in written])
+    assert beam.minimum == pytest.approx(0.46416, abs=1e-5)
+    for x in (
+        beam.x0,
+        beam.optimum,
+        np.array([0.01, 0.2, math.log(100)]),
+        np.array([0.9, 0.2, math.log(900)]),
+    ):
+        (tmp_path / "x.json").write_text(
+            f'{{"params": {{"width": {x[0]}, "height": {x[1]}, "density": {math.exp(x[2])}}}}}'
+        )
+        done = subprocess.run(
+            [sys.executable, "simulate.py", "x.json"], cwd=tmp_path, capture_output=True, text=True
+        )
+        fails = done.returncode != 0 or "FAIL" in done.stdout
+        value = math.inf if fails else float(done.stdout.split()[-1])
+        assert float(beam.fun(x[None])[0]) == pytest.approx(value)
+
+
+def test_an_uncertain_edge_fails_by_chance_near_the_edge_only() -> None:
+    p = suite.get("uncertain1", 3)
+    assert p.told is not None
+    rng = np.random.default_rng(1)
+    share = {}
+    for depth in (-0.1, 0.0, 0.25, 0.5):
+        x = np.tile(p.optimum, (4000, 1))
+        x[:, 0] = depth
+        share[depth] = np.isinf(p.told(x, rng)).mean()
+    assert share[-0.1] == 1 and share[0.5] == 0
+    assert share[0.0] == pytest.approx(0.5, abs=0.04) and share[0.25] == pytest.approx(0.25, abs=0.04)
+    x = np.tile(p.x0, (4, 1))
+    assert np.array_equal(p.told(x, rng), p.fun(x))
+
+
+def test_noise_is_added_and_the_mean_is_judged_without_it() -> None:
+    p = suite.get("noisy-sphere", 5)
+    objective = Objective(p, np.random.default_rng(0))
+    values = objective(np.tile(p.x0, (4000, 1)))
+    assert values.mean() == pytest.approx(2000, abs=0.1) and values.std() == pytest.approx(1, abs=0.05)
+    objective(np.zeros((10, 5)))
+    assert not objective.met  # values below the target are luck
+    assert not objective.judge(np.full(5, 0.32)) and objective.judge(np.full(5, 0.31))
+    assert objective.first == objective.evaluations == 4010
+
+
+def test_the_first_evaluation_within_the_gap_is_noted() -> None:
+    p = suite.get("sphere", 2)
+    objective = Objective(p, np.random.default_rng(0))
+    objective(np.ones((6, 2)))
+    objective(np.array([[1.0, 1.0], [1e-5, 0.0], [0.0, 0.0]]))
+    objective(np.zeros((1, 2)))
+    assert (objective.first, objective.evaluations) == (8, 10)
+
+
+def test_what_there_is_not() -> None:
+    for name, d in (("beam", 2), ("sphere", 1)):
+        with pytest.raises(ArgumentError, match="dimensions"):
+            suite.get(name, d)
+    with pytest.raises(ArgumentError, match="did you mean 'sphere'"):
+        suite.get("spere", 2)
+
+
+# -- contestants ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["fm-nes", "cma-es", "cma", "nomad"])
+def test_a_run_ends_at_the_target_and_can_be_repeated(method: str) -> None:
+    if method in contestants.PEERS:
+        pytest.importorskip(contestants.PEERS[method][1])
+    key = Key("evaluations", "active1" if method == "cma-es" else "sphere", 2, method, 3)
+    trial = run_trial(*key)
+    assert trial.key == key and trial.solved and trial.gap <= 1e-9
+    assert trial.first == trial.evaluations < 2000
+    assert run_trial(*key) == trial
+    if method in ("fm-nes", "cma-es"):
+        assert trial.said and trial.stop == "TARGET"
+        assert run_trial(*key._replace(seed=4)).evaluations != trial.evaluations
+
+
+@pytest.mark.parametrize("method", ["cma-es", "cma", "cma-es-once"])
+def test_without_a_target_a_run_ends_by_itself(method: str) -> None:
+    if method == "cma":
+        pytest.importorskip("cma")
+    trial = run_trial("success", "sphere", 2, method, 0)
+    assert trial.said and trial.gap < 1e-9 and 0 < trial.first < trial.evaluations
+
+
+@pytest.mark.parametrize("method", ["cma-es", "cma", "nomad"])
+def test_bounds_are_kept_and_noise_is_searched(method: str) -> None:
+    if method in contestants.PEERS:
+        pytest.importorskip(contestants.PEERS[method][1])
+    boxed = run_trial("evaluations", "box-rotated", 2, method, 0)
+    assert boxed.solved and -1e-14 <= boxed.gap <= 1e-8
+    if method != "nomad":
+        noisy = run_trial("evaluations", "noisy-sphere", 2, method, 0)
+        assert noisy.solved and noisy.first < 1600
+
+
+def test_who_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert contestants.takes_part("nomad", 10) and not contestants.takes_part("nomad", 20)
+    contestants.check_method("fm-nes-once")
+    with pytest.raises(ArgumentError, match="did you mean 'fm-nes'"):
+        contestants.check_method("fm-ness")
+    monkeypatch.setattr(contestants, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"fmnes\[bench\]"):
+        contestants.check_method("cma")
+
+
+# -- numbers, by hand -------------------------------------------------------------------------------------
+
+
+def trials_of(problem: str, method: str, runs: list[tuple[int, bool]], d: int = 2) -> list[Trial]:
+    return [
+        Trial(Key("evaluations", problem, d, method, i), n if ok else 0, n, 1e-10 if ok else 1.0, ok, "X")
+        for i, (n, ok) in enumerate(runs)
+    ]
+
+
+def test_evaluations_over_solved_runs() -> None:
+    cells = summarise(
+        trials_of("sphere", "fm-nes", [(100, True), (200, True), (300, True)])
+        + trials_of("cigar", "fm-nes", [(100, True), (200, True), (300, False)])
+        + trials_of("slope", "fm-nes", [(100, False), (200, False)])
+        + trials_of("aell1", "fm-nes", [(70, True)])
+    )
+    sphere, cigar = cells["sphere", 2, "fm-nes"], cells["cigar", 2, "fm-nes"]
+    assert sphere[:3] == (3, 3, 200) and sphere.error == pytest.approx(100 / math.sqrt(3))
+    # (100 + 200 + 300) / 2; residuals −200, −100 and 300; two thirds solved
+    assert cigar[:3] == (3, 2, 300) and cigar.error == pytest.approx(math.sqrt(140_000 / 6) * 3 / 2)
+    assert cells["slope", 2, "fm-nes"][:3] == (2, 0, math.inf)
+    assert cells["aell1", 2, "fm-nes"][:3] == (1, 1, 70) and math.isnan(cells["aell1", 2, "fm-nes"].error)
+
+
+def cell(mean: float, solved: int = 4) -> Cell:
+    return Cell(4, solved, mean, 1.0)
+
+
+NONE = Cell(4, 0, math.inf, math.nan)
+CELLS = {
+    ("sphere", 2, "cma-es"): cell(400), ("sphere", 2, "fm-nes"): cell(200), ("sphere", 2, "xnes"): cell(300),
+    ("cigar", 2, "cma-es"): cell(100), ("cigar", 2, "fm-nes"): NONE, ("cigar", 2, "xnes"): NONE,
+    ("slope", 2, "cma-es"): NONE, ("slope", 2, "fm-nes"): NONE, ("slope", 2, "xnes"): cell(9e9, 1),
+    ("aell1", 2, "cma-es"): cell(9), ("aell1", 2, "fm-nes"): cell(8), ("aell1", 2, "xnes"): cell(800),
+    ("box-rotated", 2, "cma"): cell(100), ("box-rotated", 2, "cma-es"): cell(50),
+    ("aell1", 3, "xnes"): cell(1),
+}  # fmt: skip
+
+
+def test_ratios() -> None:
+    assert ratio(CELLS, "sphere", 2, "xnes") == 1.5  # to the better one
+    assert ratio(CELLS, "sphere", 2, "cma-es") == 2
+    assert ratio(CELLS, "cigar", 2, "xnes") == 50  # unsolved
+    assert ratio(CELLS, "slope", 2, "xnes") == 1 / 50  # solved by nobody else
+    assert ratio(CELLS, "slope", 2, "fm-nes") == 1  # by nobody
+    assert ratio(CELLS, "aell1", 2, "xnes") == 50  # clipped
+    assert ratio(CELLS, "box-rotated", 2, "cma-es") == 0.5  # to cma
+    assert math.isnan(ratio(CELLS, "aell1", 3, "xnes")) and math.isnan(ratio(CELLS, "actived", 2, "xnes"))
+
+
+def test_the_summary_is_a_geometric_mean() -> None:
+    found = summary(CELLS, "study", 2, "xnes")
+    assert found is not None
+    assert found.geometric_mean == pytest.approx((1.5 * 50 * (1 / 50) * 50) ** (1 / 4))
+    assert (found.cells, found.worst, found.worst_ratio) == (4, "cigar", 50)
+    assert (found.runs, found.solved, found.least, found.least_share) == (16, 9, "cigar", 0)
+    assert summary(CELLS, "study", 3, "xnes") is None and summary(CELLS, "noise", 2, "xnes") is None
+
+
+def test_wrong_successes() -> None:
+    starts = {("sphere", 2, 0): 100.0, ("cigar", 2, 0): 1.0}
+
+    def ended(problem: str, gap: float, said: bool) -> Trial:
+        return Trial(Key("success", problem, 2, "fm-nes", 0), 0, 50, gap, said, "X")
+
+    found = honesty(
+        [
+            ended("sphere", 0.9, True),  # near, and said
+            ended("sphere", 1.1, True),  # wrong
+            ended("cigar", 0.9, True),  # wrong: near would be 0.01
+            ended("cigar", 0.009, False),  # near, not said
+            ended("cigar", math.inf, False),
+        ],
+        starts,
+    )
+    assert found == Honesty(runs=5, near=2, wrong=2, said=1, evaluations=50.0)
+
+
+def test_the_page_shows_these_numbers() -> None:
+    trials = trials_of("cigar", "fm-nes", [(100, True), (200, True), (300, False)])
+    trials += trials_of("cigar", "cma-es", [(200, True), (200, True)])
+    trials += trials_of("slope", "cma-es", [(200, False)])
+    beam = [
+        Trial(Key("success", "beam", 3, "cma-es", i), first, 3000, gap, said, "X")
+        for i, (first, gap, said) in enumerate([(300, 1e-9, True), (500, 0.004, True), (0, 0.005, True)])
+    ]
+    text = report.page([*trials, *beam], "x.svg").splitlines()
+    assert "| 2 | cigar | 2/3 | 300 ± 229 (0.67) ×1.50 | 200 ± 0 ×1.00 |" in text
+    assert "| 2 | slope | 1 |  | – |" in text
+    assert "| study | 2 | fm-nes | 1 | 1.50 | 1.50 (cigar) | 2 of 3 | 0.67 (cigar) |" in text
+    assert "| cma-es | 3 | 500 | 1 | 1 |" in text  # 0.005 is more than 1 % of 0.46416
+    assert "| counted | cma-es | 3 | 3 | 0 | 100.0% | 3000 |" in text
+    assert "![Ratios](x.svg)" in text
+
+
+# -- runs that are kept -----------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_goes_on_to_the_same_page(tmp_path: Path) -> None:
+    """Ctrl-C in the middle, then a line half written by a kill, then the rest; and packed away."""
+    chosen = {"--problems": "sphere,ic-sphere", "--dimensions": "2", "--methods": "fm-nes,cma-es"}
+    chosen |= {"--seeds": "40", "--workers": "1", "--out": str(tmp_path / "torn")}
+    words = [word for pair in chosen.items() for word in pair]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fmnes", "bench", "search", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    runs = tmp_path / "torn" / "evaluations.csv"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not runs.exists() or len(runs.read_text().splitlines()) < 3):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert "the same command goes on" in output
+    before = runs.read_text()
+    assert 2 <= len(before.splitlines()) < 160
+    runs.write_text(before + "sphere,2,fm-n")
+
+    def the_rest(folder: str) -> Path:
+        return search(
+            problems=["sphere", "ic-sphere"],
+            dimensions=[2],
+            methods=["fm-nes", "cma-es"],
+            seeds=4,
+            workers=2,
+            out=tmp_path / folder,
+        )
+
+    page = the_rest("torn")
+    assert runs.read_text().startswith(before)  # what was done was not done again
+    kept = {t.key: t for t in read_trials(tmp_path / "torn")}
+    # The same as if it had never stopped, but for the seeds beyond 4.
+    the_rest("whole")
+    whole = read_trials(tmp_path / "whole")
+    assert len(whole) == 2 * 2 * 4 and all(kept[t.key] == t for t in whole)
+    four = [line(t) for t in kept.values() if t.key.seed < 4]
+    runs.write_text("\n".join([before.splitlines()[0], *four]) + "\n")
+    the_rest("torn")
+    assert page.read_text() == (tmp_path / "whole" / "search.md").read_text()
+    svg = (tmp_path / "torn" / "search.svg").read_bytes()
+    assert svg == (tmp_path / "whole" / "search.svg").read_bytes() and b"ic-sphere" in svg
+
+    text = page.read_text()
+    (tmp_path / "torn" / "evaluations.csv.gz").write_bytes(gzip.compress(runs.read_bytes()))
+    runs.unlink()
+    again = search(seeds=0, methods=["fm-nes"], out=tmp_path / "torn", report=tmp_path / "docs" / "page.md")
+    assert again.read_text() == text.replace("search.svg", "page.svg")
+    assert (tmp_path / "docs" / "page.svg").exists()
+
+
+def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for wrong, said in (
+        ({"what": "speed"}, "what: found 'speed', wanted one of evaluations, success"),
+        ({"problems": ["spheer"]}, "did you mean 'sphere'"),
+        ({"methods": ["cma_es"]}, "did you mean 'cma-es'"),
+        ({"dimensions": [1]}, "dimensions"),
+        ({"seeds": -1}, "seeds"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            search(**{"methods": ["fm-nes"], "out": out, **wrong})
+    assert not out.exists()
+    out.mkdir()
+    (out / "thesis.tex").write_text("")
+    with pytest.raises(ArgumentError, match="other files"):
+        search(methods=["fm-nes"], seeds=0, out=out)
+
+
+def test_clip_is_what_the_page_says() -> None:
+    assert f"[1/{table.CLIP:g}, {table.CLIP:g}]" in report.INTRODUCTION

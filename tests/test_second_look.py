@@ -1,0 +1,165 @@
+"""A search that converged where points fail is looked at again before it is called a success."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmnes
+from fmnes import StopReason, minimize, resume
+from fmnes.result import Stop
+from fmnes.run.restarts import MAX_LOOKS, Plan, Searched, ending, has_settled, is_better, next_search
+from tests.torture import differences, portrait, watching
+
+
+def searched(
+    kind: str = "first", gained: bool = True, failing: bool = True, reason: str = "XTOL"
+) -> Searched:
+    return Searched(kind, 6, 600, gained, failing, Stop(StopReason[reason]))
+
+
+def following(*searches: Searched, look: bool = True) -> Plan | None:
+    rng = np.random.default_rng(1)
+    options: Any = {"restarts": 0, "restart_from": "start", "limited": False, "even": True}
+    return next_search(searches, look=look, rng=rng, **options)
+
+
+LOOK = Plan("look", 24, 0.1, "best")
+
+
+@pytest.mark.parametrize("reason", ["XTOL", "FTOL", "ILL_CONDITIONED"])
+def test_when_it_is_due(reason: str) -> None:
+    assert following(searched(reason=reason)) == LOOK
+    assert following(searched(reason=reason), look=False) is None
+    assert following(searched(reason=reason, failing=False)) is None
+    assert following(searched(reason="NO_FEASIBLE")) is None
+
+
+def test_it_ends_when_a_look_finds_nothing_and_goes_on_when_it_does() -> None:
+    first, vain, better = searched(), searched("look", gained=False), searched("look")
+    assert following(first, vain) is None
+    assert following(first, better) == LOOK
+    assert following(first, better, vain) is None
+    assert following(first, searched("look", failing=False)) is None
+    assert following(first, *[better] * MAX_LOOKS) is None
+
+
+def test_what_is_a_success() -> None:
+    first, vain, better = searched(), searched("look", gained=False), searched("look")
+    assert has_settled([first], look=False) and not has_settled([first], look=True)
+    assert has_settled([searched(failing=False)], look=True)
+    assert has_settled([first, vain], look=True) and has_settled([first, better, vain], look=True)
+    assert not has_settled([first, *[better] * MAX_LOOKS], look=True)  # there may be more to find
+    elongated = searched(reason="ILL_CONDITIONED")
+    assert not has_settled([elongated], look=True) and has_settled([elongated, vain], look=True)
+    cut = searched("look", gained=False, reason="MAX_EVALUATIONS")
+    assert not has_settled([first, cut], look=True)
+    assert "looking again" in ending([first, cut])[1]
+    assert ending([first, vain])[0] == first.stop and "nothing better" in ending([first, vain])[1]
+
+
+def test_better_is_more_than_digits_of_what_was_gained_so_far() -> None:
+    assert is_better(1.0, 1.1, 10.0) and not is_better(1.0, 1.0 + 1e-6, 10.0)
+    assert not is_better(1e-30, 1e-20, 10.0)  # it was zero, and is
+    assert not is_better(math.inf, 1.0, 10.0)
+
+
+# -- runs -------------------------------------------------------------------------------------------------
+
+
+def beam(x: Any) -> float:
+    """The beam of `fmnes init`, with the density on a log scale: best 0.46416, at the edge of what holds."""
+    width, height, density = x[0], x[1], math.exp(x[2])
+    if min(width, height) < 0.01 or not 100 <= density <= 20000:
+        return math.nan
+    if 500.0 / (2e7 * density**0.5 * width * height**3) > 0.02 or width > 4 * height:
+        return math.nan
+    return 2.0 * density * width * height
+
+
+BEAM: Any = ([0.3, 0.3, math.log(1000)], [0.1, 0.1, math.log(3)])
+
+
+def test_a_wrong_success_is_found_out() -> None:
+    seeds = [1, 2]
+    wrong = [beam_of(seed, second_look=False) for seed in seeds]
+    assert all(r.success and r.fun > 1.01 * 0.46416 for r in wrong)
+    looked = [beam_of(seed) for seed in seeds]
+    assert all(r.success and r.fun < 1.01 * 0.46416 for r in looked)
+    for before, after in zip(wrong, looked, strict=True):
+        assert after.fun <= before.fun and after.second_looks >= 1 and "look" in after.message
+
+
+def beam_of(seed: int, **settings: Any) -> fmnes.Result:
+    return minimize(beam, *BEAM, rng=seed, method="fm-nes", max_evaluations=60_000, **settings)
+
+
+def test_where_nothing_fails_it_costs_nothing() -> None:
+    runs = [
+        minimize(lambda x: float(x @ x), [1.0, 2.0, 3.0], 1.0, rng=1, second_look=s) for s in (True, False)
+    ]
+    assert runs[0].nfev == runs[1].nfev and runs[0].second_looks == 0 and runs[0].success
+
+
+def corner(x: Any) -> float:
+    return math.nan if x.min() < 0 else float(x.sum() + 1.0)
+
+
+def test_an_answer_that_stands_costs_one_short_look() -> None:
+    settings: Any = {"rng": 1, "method": "cma-es"}
+    plain = minimize(corner, [1.0, 2.0], 1.0, second_look=False, **settings)
+    looked = minimize(corner, [1.0, 2.0], 1.0, **settings)
+    assert plain.success and looked.success and looked.second_looks == 1
+    assert plain.nfev < looked.nfev < 2 * plain.nfev
+    assert looked.message == plain.message + "; a second look found nothing better"
+    assert looked.fun <= plain.fun
+    np.testing.assert_array_equal(looked.x_mean, plain.x_mean)  # of the search that converged
+    assert set(looked.history["restart"]) == {0, 1}
+
+
+def test_no_second_look_with_a_target_or_none_wanted() -> None:
+    run = minimize(corner, [1.0, 2.0], 1.0, rng=1, target=0.5, method="cma-es")
+    assert run.second_looks == 0 and not run.success
+
+
+def test_a_budget_that_ends_in_a_second_look_is_no_success() -> None:
+    plain = minimize(corner, [1.0, 2.0], 1.0, rng=1, method="cma-es", second_look=False)
+    cut = minimize(corner, [1.0, 2.0], 1.0, rng=1, method="cma-es", max_evaluations=plain.nfev + 20)
+    assert cut.stop_reason is StopReason.MAX_EVALUATIONS and cut.nfev == plain.nfev + 20
+    assert not cut.success and "looking again" in cut.message and cut.fun == plain.fun
+
+
+def test_restarts_come_first() -> None:
+    seen: list[int] = []
+    run = minimize(
+        corner,
+        [1.0, 2.0],
+        1.0,
+        rng=1,
+        method="cma-es",
+        restarts=1,
+        callback=lambda v: seen.append(v.population_size) if v.restart >= len(seen) else None,
+    )
+    assert seen == [6, 12, 24] and run.success and run.second_looks == 1
+
+
+@pytest.mark.parametrize("often", [0.0, 1e9])
+def test_a_resumed_run_looks_the_same(often: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", often)
+    settings: Any = {"rng": 1, "method": "cma-es", "xtol": 1e-5}
+    with watching() as seen:
+        result = minimize(corner, [1.0, 2.0], 1.0, **settings)
+        whole = portrait(result, *seen)
+    assert result.second_looks >= 1 and result.success
+    for cut in (0.5, 0.9):
+        run = tmp_path / f"run-{cut}"
+        limit = int(cut * result.nfev)
+        minimize(corner, [1.0, 2.0], 1.0, run_dir=run, max_evaluations=limit, **settings)
+        with watching() as seen:
+            found = resume(run, corner, max_evaluations=None)
+        assert found.second_looks == result.second_looks
+        assert differences(portrait(found, *seen), whole) == []
