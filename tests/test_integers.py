@@ -432,6 +432,34 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     assert len(fun.points) == len(set(fun.points)) == wanted.nfev  # the restart knows them too
 
 
+def test_the_start_is_evaluated_on_the_grid_and_once() -> None:
+    fun = Counting(discrete)
+    result = fmnes.minimize(fun, [1.4, 0.6, 0.9], 1e-3, integers=[1, 1, 0.5], rng=1)
+    assert fun.points[0] == (1, 1, 1)
+    assert len(fun.points) == len(set(fun.points)) == result.nfev
+
+
+def test_points_known_before_are_not_evaluated() -> None:
+    plain = Counting(failing)
+    first = fmnes.minimize(plain, **DISCRETE, rng=3)
+    known = [(x, failing(np.array(x))) for x in plain.points[:40]]
+    fun = Counting(failing)
+    result = fmnes.minimize(fun, **DISCRETE, rng=3, known=known)
+    assert not set(fun.points) & set(plain.points[:40])
+    assert result.x.tolist() == first.x.tolist()
+    assert result.nfev == len(fun.points)
+    assert result.n_repeated > 0
+
+
+@pytest.mark.parametrize(
+    ("x", "says"), [([1, 1.5, 1], "1.5 at coordinate 1"), ([1, 1, 0.3], "0.3 at coordinate 2")]
+)
+def test_points_known_before_are_on_the_grid(x: list[float], says: str) -> None:
+    with pytest.raises(ArgumentError, match=r"known: found .* wanted one of its grid") as caught:
+        Optimizer(**DISCRETE, known=[([1, 1, 1], 2.0), (x, 1.0)])
+    assert says in str(caught.value)
+
+
 @pytest.mark.parametrize("how", [{"vectorized": True}, {"workers": 2}, {"executor": 2}], ids=str)
 def test_the_same_however_it_is_evaluated(how: dict[str, Any]) -> None:
     wanted = fmnes.minimize(failing, **DISCRETE, rng=4)

@@ -115,7 +115,7 @@ class Loop:
             return None
         if stop := self._limit():  # what is known already reaches the target
             return stop
-        x = state.opt.x0
+        x = state.opt.first_point
         known = state.opt.known(x)
         if known is not None:
             state.start = StartPoint(made=True, value=known)
@@ -129,6 +129,7 @@ class Loop:
             if _answered(outcome):
                 value = outcome.value if outcome.status == "value" else np.nan
                 state.totals.take_start(x, value)
+                state.opt.remember(x, value)
                 state.failures.add(outcome, x)
                 state.start = StartPoint(made=True, value=value, fault=outcome.fault)
                 state.opt.max_evaluations = self._evaluations_left()

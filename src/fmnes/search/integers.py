@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 
 #: Wider steps than this, or narrower ones than its inverse, leave floating point.
 MAX_WIDTH = 1e100
-#: How far beyond its last step, in steps, a bound may lie for rounding alone.
-_ROUNDING = 1e-9
+#: How far, in steps, a number may lie from the grid for rounding alone.
+ROUNDING = 1e-9
 #: Numbers up to here, and their products with small ones, are exact in float64.
 _EXACT = 2**40
 
@@ -127,7 +127,7 @@ def grid_of(widths: Vector, lower: Vector, upper: Vector) -> Grid:
 def _column(i: int, width: float, lower: float, upper: float) -> tuple[float, float, float, float, float]:
     whole = width == 1
     a, b, c = _fraction(0.0 if whole or math.isinf(lower) else lower, width)
-    spare = 0.0 if whole else _ROUNDING
+    spare = 0.0 if whole else ROUNDING
     first = lower if math.isinf(lower) else math.ceil((lower * c - a) / b - spare)
     last = upper if math.isinf(upper) else math.floor((upper * c - a) / b + spare)
     if last <= first:

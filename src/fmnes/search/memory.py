@@ -18,6 +18,7 @@ from fmnes.bounds import Bounds, contain
 from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.outcome import from_return
 from fmnes.result import Vector
+from fmnes.search.integers import ROUNDING, Grid
 from fmnes.search.saved import Saved, finite, shaped
 
 #: Points that are remembered at most, …
@@ -77,7 +78,9 @@ def _key(x: Vector) -> bytes:
     return (np.asarray(x, dtype=np.float64) + 0.0).tobytes()
 
 
-def read_known(known: Any, d: int, bounds: Bounds | None) -> Iterator[tuple[Vector, float]]:
+def read_known(
+    known: Any, d: int, bounds: Bounds | None, grid: Grid | None
+) -> Iterator[tuple[Vector, float]]:
     """Pairs of a point and its value, checked; NaN for a point that fails, whatever it was given as."""
     if known is None or isinstance(known, (str, bytes, Mapping)):
         raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]")
@@ -86,10 +89,10 @@ def read_known(known: Any, d: int, bounds: Bounds | None) -> Iterator[tuple[Vect
     except Exception:  # what iteration raises is up to the object
         raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]") from None
     for i, (x, value) in enumerate(pairs):
-        yield _point(i, x, d, bounds), _value(i, value)
+        yield _point(i, x, d, bounds, grid), _value(i, value)
 
 
-def _point(i: int, found: Any, d: int, bounds: Bounds | None) -> Vector:
+def _point(i: int, found: Any, d: int, bounds: Bounds | None, grid: Grid | None) -> Vector:
     try:
         x = np.array(found, dtype=np.float64)
     except Exception:  # an object of the user's own may raise anything
@@ -100,6 +103,15 @@ def _point(i: int, found: Any, d: int, bounds: Bounds | None) -> Vector:
         raise ArgumentError(f"known: found the point {shown(found)} at {i}, wanted finite numbers")
     if bounds is not None and not contain(bounds, x[None])[0]:
         raise ArgumentError(f"known: found the point {shown(found)} at {i}, wanted one inside the bounds")
+    if grid is not None:
+        x, given = grid.nearest(x), x
+        off = np.abs(x - given)[grid.where] > ROUNDING * grid.width
+        if off.any():
+            j = int(grid.where[off.argmax()])
+            raise ArgumentError(
+                f"known: found {given[j]:g} at coordinate {j} of the point at {i}, wanted one of its grid, "
+                f"such as {x[j]:g}"
+            )
     x.setflags(write=False)  # it may be handed out as the best
     return x
 

@@ -82,7 +82,7 @@ class Search:
         """Points that were known already, and not evaluated again."""
         self._memory = Memory(len(start.x0))
         self.best = Best(None, np.inf, 0)
-        for x, value in read_known(known, len(start.x0), start.bounds):
+        for x, value in read_known(known, len(start.x0), start.bounds, start.grid):
             self._memory.add(x, value)
             if value < self.best.fun:
                 self.best = Best(x, value, 0)
@@ -97,6 +97,16 @@ class Search:
     def x0(self) -> Vector:
         """Where it began."""
         return self._start.x0
+
+    @property
+    def first_point(self) -> Vector:
+        """The same as a point that can be evaluated: on the grid of the discrete coordinates."""
+        return self._distribution.nearest(self._start.x0)
+
+    def remember(self, x: Vector, value: float) -> None:
+        """A point that was evaluated beside the search; NaN: it failed."""
+        if self._start.repeats:
+            self._memory.add(x, value)
 
     @property
     def sigma0(self) -> NDArray[Any]:
@@ -169,6 +179,10 @@ class Search:
 
     def steps_below(self, factor: float, view: View) -> Stop | None:
         """Have the steps shrunk to this multiple of sigma0?"""
+        if self._start.repeats:
+            return None
+        if self._start.grid is not None:
+            view = self._distribution.real_part(view)
         return steps_vanished(view, self._start.sigma, factor)
 
     @property
