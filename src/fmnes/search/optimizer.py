@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Self, overload
 
@@ -183,7 +184,8 @@ class Optimizer(Search):
         self._current = current = Generation.of(z, x, inside)
         failed = _NO_SLOTS if inside is None else np.flatnonzero(~inside)
         if self._start.repeats:
-            failed = np.union1d(failed, self._recall(current, np.flatnonzero(current.open)))
+            recalled = self._recall(current, np.flatnonzero(current.open))
+            failed = np.union1d(failed, recalled) if recalled.size else failed
         if self._start.max_redraws is not None and failed.size:
             self._redraw(current, failed)
         return current
@@ -193,20 +195,25 @@ class Optimizer(Search):
 
         A point that several open slots have is left to the first of them.
         """
-        found = np.array([self._memory.get(x) for x in current.x[slots]], dtype=object)
-        known = np.array([value is not None for value in found], dtype=bool)
-        values = found[known].astype(np.float64)
-        answered, new = slots[known], slots[~known]
-        if len(answered):
-            current.answer(answered, values)
-            self.n_repeated += len(answered)
-        if len(new):
-            asked = np.concatenate((np.setdiff1d(np.flatnonzero(current.open), new), new))
-            _, first = np.unique(current.x[asked], axis=0, return_index=True)
-            if len(first) < len(asked):
-                current.wait_for_twins(np.delete(asked, first))
-        failed: NDArray[np.intp] = answered[np.isnan(values)]
-        return failed
+        others = current.open.copy()
+        others[slots] = False
+        asked = {x.tobytes() for x in current.x[others]}
+        known: dict[int, float] = {}
+        twins = []
+        for slot in slots.tolist():
+            x = current.x[slot]
+            if (value := self._memory.get(x)) is not None:
+                known[slot] = value
+            elif (key := x.tobytes()) in asked:
+                twins.append(slot)
+            else:
+                asked.add(key)
+        if known:
+            current.answer(np.array(list(known)), np.array(list(known.values())))
+            self.n_repeated += len(known)
+        if twins:
+            current.wait_for_twins(np.array(twins))
+        return np.array([slot for slot, value in known.items() if math.isnan(value)], dtype=np.intp)
 
     def _answer_twins(self, current: Generation) -> None:
         """All that was open is told: the same point has the same value."""
