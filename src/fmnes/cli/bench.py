@@ -32,9 +32,6 @@ def speed(
     raise typer.Exit(in_one_thread([full, linear, str(seconds), *([out] if out else [])]))
 
 
-# Further benchmarks: one function each, which imports what it needs when it is called.
-
-
 @app.command()
 def search(
     what: Annotated[
@@ -45,7 +42,8 @@ def search(
     ] = "study,box,rotated,regions,noise,beam",
     dimensions: Annotated[str, typer.Option(help="Dimensions, up to 80.")] = "2,3,5,10,20,40",
     methods: Annotated[
-        str | None, typer.Option(help="Ours, cma, nomad (slow, to d = 10); all but nomad by default.")
+        str | None,
+        typer.Option(help="By default afm-nes, fm-nes, cma-es, cma; also our others, and nomad to d = 10."),
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each; 0 only writes the page.")] = 8,
     workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
@@ -137,3 +135,6 @@ def _whole(name: str, word: str) -> int:
         return int(word)
     except ValueError:
         raise ArgumentError(f"{name}: found {word!r}, wanted whole numbers separated by commas") from None
+
+
+# Further benchmarks: one function each, `@app.command()`, which imports what it needs when it is called.

@@ -46,6 +46,7 @@ def ours(method: str, problem: Problem, objective: Objective, seed: int, to_targ
         options |= {"evaluate_start": False}
     if to_target or method.endswith(ONCE):
         options |= {"second_look": False}
+    # What this version of `minimize` does not have is left out: then it does not do it either.
     known = inspect.signature(fmnes.minimize).parameters
     chosen = {name: value for name, value in options.items() if name in known}
     result = fmnes.minimize(objective, problem.x0, problem.sigma0, **chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +19,19 @@ def generous(d: int) -> int:
     return 20_000 * (d + 1)
 
 
+def where(inside: Any, values: Array) -> Array:
+    """The values inside, +inf elsewhere; of NumPy or JAX."""
+    chosen: Array = inside.__array_namespace__().where(inside, values, np.inf)
+    return chosen
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Something to minimise, with what there is to find. It is solved within `gap` of the minimum."""
 
     name: str
     fun: Exact = field(repr=False)
-    """Values (n,) of points (n, d), without noise; +inf where the evaluation fails."""
+    """Values (n,) of points (n, d), without noise; +inf where the evaluation fails. JAX's arrays do, too."""
     x0: Array = field(repr=False)
     sigma0: float | Array
     optimum: Array = field(repr=False)

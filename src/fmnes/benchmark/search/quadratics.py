@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from fmnes.benchmark.search.problem import Array, Problem
+from fmnes.benchmark.search.problem import Array, Problem, where
 from fmnes.problems.problem import random_rotation
 
 #: Eigenvalues of the Hessian, largest over smallest; of the separable one in the box, whose axes are known.
@@ -27,7 +27,8 @@ def geometric(condition: float, d: int) -> Array:
 def value(y: Array, axes: Array, curvatures: Array, g: Array) -> Array:
     """f (n,) at y (n, d), H = axesᵀ diag(curvatures) axes."""
     along = y @ axes.T
-    return np.asarray(0.5 * (along * along) @ curvatures + y @ g)
+    f: Array = 0.5 * (along * along) @ curvatures + y @ g
+    return f
 
 
 def active_ellipsoid(name: str, d: int, active: int, seed: list[int]) -> Problem:
@@ -35,12 +36,13 @@ def active_ellipsoid(name: str, d: int, active: int, seed: list[int]) -> Problem
     axes, frame = random_rotation(d, [*seed, 0]), random_rotation(d, [*seed, 1])
     optimum = np.random.default_rng([*seed, 2]).standard_normal(d)
     normals = frame[:active]
+    g = normals.sum(axis=0)
     curvatures = geometric(CONDITION, d)
 
     def fun(x: Array) -> Array:
         y = x - optimum
-        inside = (y @ normals.T >= 0).all(axis=1)
-        return np.where(inside, value(y, axes, curvatures, normals.sum(axis=0)), np.inf)
+        inside = (y @ normals.T >= 0).all(-1)
+        return where(inside, value(y, axes, curvatures, g))
 
     return Problem(name, fun, optimum + frame.T @ np.full(d, 3.0), 1.0, optimum)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fmnes import problems
-from fmnes.benchmark.search.problem import Array, Problem
+from fmnes.benchmark.search.problem import Array, Problem, where
 from fmnes.problems.problem import random_rotation
 
 #: Half the width of the narrow region, and the slope of the sides of the wedge.
@@ -27,7 +27,7 @@ def slope(name: str, d: int, seed: list[int]) -> Problem:
     direction /= np.linalg.norm(direction)
 
     def fun(x: Array) -> Array:
-        return np.where(np.linalg.norm(x, axis=1) <= 1, 1 + x @ direction, np.inf)
+        return where((x * x).sum(-1) <= 1, 1 + x @ direction)
 
     # A hair inside: of the point on the sphere itself the computed norm may be above 1.
     return Problem(name, fun, np.zeros(d), 0.3, -(1 - 1e-15) * direction)
@@ -39,7 +39,7 @@ def narrow(name: str, d: int, seed: list[int]) -> Problem:
 
     def fun(w: Array) -> Array:
         y = w - optimum
-        return np.where(np.abs(w[:, 0]) <= NARROW, 0.5 * (y * y).sum(axis=1) - (1 - NARROW) * y[:, 0], np.inf)
+        return where(abs(w[..., 0]) <= NARROW, 0.5 * (y * y).sum(-1) - (1 - NARROW) * y[..., 0])
 
     return _framed(name, fun, np.r_[0.0, np.full(d - 1, 3.0)], 1.0, optimum, seed)
 
@@ -48,8 +48,7 @@ def wedge(name: str, d: int, seed: list[int]) -> Problem:
     """|w_2| <= w_1/10: the closer to the optimum, at the tip, the narrower. d >= 2."""
 
     def fun(w: Array) -> Array:
-        inside = np.abs(w[:, 1]) <= WEDGE * w[:, 0]
-        return np.where(inside, w[:, 0] + 0.5 * (w * w).sum(axis=1), np.inf)
+        return where(abs(w[..., 1]) <= WEDGE * w[..., 0], w[..., 0] + 0.5 * (w * w).sum(-1))
 
     return _framed(name, fun, np.r_[3.0, 0.0, np.full(d - 2, 3.0)], 1.0, np.zeros(d), seed)
 
@@ -58,9 +57,9 @@ def curved(name: str, d: int, seed: list[int]) -> Problem:
     """A thin ring in one plane, and a quarter of the way round it to go; a sphere across. d >= 2."""
 
     def fun(w: Array) -> Array:
-        radius = np.hypot(w[:, 0], w[:, 1])
+        radius = (w[..., 0] ** 2 + w[..., 1] ** 2) ** 0.5
         inside = (radius >= 1) & (radius <= OUTER)
-        return np.where(inside, OUTER + w[:, 0] + 0.5 * (w[:, 2:] ** 2).sum(axis=1), np.inf)
+        return where(inside, OUTER + w[..., 0] + 0.5 * (w[..., 2:] ** 2).sum(-1))
 
     start = np.r_[0.0, (1 + OUTER) / 2, np.ones(d - 2)]
     return _framed(name, fun, start, 0.3, np.r_[-OUTER, np.zeros(d - 1)], seed)

@@ -11,10 +11,9 @@ import numpy as np
 
 from fmnes import problems
 from fmnes.benchmark.search import quadratics, regions
-from fmnes.benchmark.search.problem import Array, Problem
+from fmnes.benchmark.search.problem import Array, Problem, where
 from fmnes.errors import ArgumentError, nearest
 
-DIMENSIONS = (2, 3, 5, 10, 20, 40, 80)
 #: Standard deviation of the noise in f; how near the mean has to come, and how soon, for each coordinate.
 NOISE, NOISE_GAP, NOISE_EVALUATIONS = 1.0, 0.1, 2000
 #: The beam of `fmnes init`: density 100 and width 0.01 (their bounds), height³ = 0.0125 (the beam breaks).
@@ -63,9 +62,9 @@ def _beam(name: str, d: int, seed: list[int]) -> Problem:
     """What `fmnes init` writes: width, height and the logarithm of the density."""
 
     def fun(x: Array) -> Array:
-        width, height, density = x[:, 0], x[:, 1], np.exp(x[:, 2])
+        width, height, density = x[..., 0], x[..., 1], math.e ** x[..., 2]
         breaks = 500.0 / (2e7 * density**0.5 * width * height**3) > 0.02
-        return np.where(breaks | (width > 4 * height), np.inf, 2.0 * density * width * height)
+        return where(~breaks & (width <= 4 * height), 2.0 * density * width * height)
 
     lower, upper = np.array([0.01, 0.01, math.log(100.0)]), np.array([1.0, 1.0, math.log(20000.0)])
     optimum = np.array([0.01, BEAM_HEIGHT * (1 + 1e-15), math.log(100.0)])
