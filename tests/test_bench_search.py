@@ -287,7 +287,8 @@ def test_wrong_successes() -> None:
 
     found = honesty(
         [
-            ended("sphere", 0.9, True),  # near, and said
+            ended("sphere", 0.9, True),  # near, and said, not exact
+            ended("sphere", 9e-5, True),  # near, and said
             ended("sphere", 1.1, True),  # wrong
             ended("cigar", 0.9, True),  # wrong: near would be 0.01
             ended("cigar", 0.009, False),  # near, not said
@@ -295,7 +296,7 @@ def test_wrong_successes() -> None:
         ],
         starts,
     )
-    assert found == Honesty(runs=5, near=2, wrong=2, said=1, evaluations=50.0)
+    assert found == Honesty(runs=6, near=3, wrong=2, said=2, inexact=3, evaluations=50.0)
 
 
 def test_the_page_shows_these_numbers() -> None:
@@ -311,7 +312,7 @@ def test_the_page_shows_these_numbers() -> None:
     assert "| 2 | slope | 1 |  | – |" in text
     assert "| study | 2 | fm-nes | 1 | 1.50 | 1.50 (cigar) | 2 of 3 | 0.67 (cigar) |" in text
     assert "| cma-es | 3 | 500 | 1 | 1 |" in text  # 0.005 is more than 1 % of 0.46416
-    assert "| counted | cma-es | 3 | 3 | 0 | 100.0% | 3000 |" in text
+    assert "| counted | cma-es | 3 | 3 | 0 | 2 | 100.0% | 3000 |" in text
     assert "![Ratios](x.svg)" in text
 
 

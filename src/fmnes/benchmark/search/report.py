@@ -147,7 +147,8 @@ def _shown(cell: Cell, to_reference: float) -> str:
 
 HONESTY_TEXT = (
     "Called as a user does: no target, default tolerances. Near: of the way from the start's value to the "
-    "minimum at most 1 % is left. Wrong: success is said and the answer is not near. Counted: "
+    "minimum at most 1 % is left. Wrong: success is said and the answer is not near. Inexact: it is said "
+    "and more than a millionth of the way is left. Counted: "
     f"{', '.join(COUNTED)} together."
 )
 HONESTY_HEAD = (
@@ -156,6 +157,7 @@ HONESTY_HEAD = (
     "runs",
     "near",
     "wrong successes",
+    "inexact",
     "said where near",
     "evaluations a run",
 )
@@ -177,7 +179,8 @@ def honesty_rows(trials: Sequence[Trial]) -> list[list[str]]:
                 h = honesty(own, starts)
                 wrong = f"{h.wrong} ({h.wrong / h.runs:.1%})" if h.wrong else "0"
                 said = f"{h.said / h.near:.1%}" if h.near else "–"
-                rows.append([name, method, str(h.runs), str(h.near), wrong, said, f"{h.evaluations:.0f}"])
+                numbers = [str(h.runs), str(h.near), wrong, str(h.inexact), said, f"{h.evaluations:.0f}"]
+                rows.append([name, method, *numbers])
     return rows
 
 

@@ -112,18 +112,21 @@ class Honesty(NamedTuple):
     """Runs that say success and are not near."""
     said: int
     """Runs that say success and are near."""
+    inexact: int
+    """Runs that say success with more than a millionth of that way left, the wrong ones included."""
     evaluations: float
     """Per run."""
 
 
 def honesty(trials: Sequence[Trial], start_gaps: dict[tuple[str, int, int], float]) -> Honesty:
     """start_gaps: how far above the minimum the start is, by problem, d and seed."""
-    near = [t.gap <= 0.01 * start_gaps[t.key.problem, t.key.d, t.key.seed] for t in trials]
-    said = [t.said for t in trials]
+    left = [t.gap / start_gaps[t.key.problem, t.key.d, t.key.seed] for t in trials]
+    left_where_said = [share for t, share in zip(trials, left, strict=True) if t.said]
     return Honesty(
         len(trials),
-        sum(near),
-        sum(s and not n for s, n in zip(said, near, strict=True)),
-        sum(s and n for s, n in zip(said, near, strict=True)),
+        sum(share <= 0.01 for share in left),
+        sum(share > 0.01 for share in left_where_said),
+        sum(share <= 0.01 for share in left_where_said),
+        sum(share > 1e-6 for share in left_where_said),
         sum(t.evaluations for t in trials) / len(trials),
     )
