@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import CMAES, CRFMNES, DXNESIC, FMNES, XNES, ArgumentError, Optimizer, Resampling, minimize
+from fmnes import CMAES, CRFMNES, DXNESIC, FMNES, XNES, ArgumentError, Bounds, Optimizer, Resampling, minimize
 
 nan, inf = math.nan, math.inf
 
@@ -28,7 +28,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "x0 inf": ({"x0": [-inf, 2.0]}, "x0", "-inf at coordinate 0", "finite"),
     "x0 text": ({"x0": ["1", "2"]}, "x0", "'1'", "finite numbers"),
     "x0 complex": ({"x0": [1j, 2.0]}, "x0", "1j", "finite numbers"),
-    "x0 None": ({"x0": None}, "x0", "None", "a vector"),
+    "x0 None": ({"x0": None}, "x0", "none and no bounds", "finite bounds, whose centre"),
     "x0 huge": ({"x0": [10**400, 1]}, "x0", "10000", "finite numbers"),
     "x0 digits": ({"x0": [1.0, 10**5000]}, "x0", "type list", "finite numbers"),
     "x0 bool": ({"x0": [True, False]}, "x0", "True", "finite numbers"),
@@ -43,7 +43,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "sigma0 matrix": ({"sigma0": [[1.0, 2.0]]}, "sigma0", r"\(1, 2\)", r"\(2,\)"),
     "sigma0 one of one": ({"sigma0": [1.0]}, "sigma0", r"\(1,\)", r"\(2,\)"),
     "sigma0 text": ({"sigma0": "1"}, "sigma0", "'1'", "a positive number"),
-    "sigma0 None": ({"sigma0": None}, "sigma0", "None", "a positive number"),
+    "sigma0 None": ({"sigma0": None}, "sigma0", "none and no bounds", "a quarter of whose width"),
     "sigma0 complex": ({"sigma0": 1 + 0j}, "sigma0", r"1\+0j", "a positive number"),
     "sigma0 huge": ({"sigma0": 10**400}, "sigma0", "401 digits", "a positive number"),
     "sigma0 uneven": ({"sigma0": [[1.0], [1.0, 2.0]]}, "sigma0", r"\[\[1.0\]", "a positive number"),
@@ -62,16 +62,80 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "sigma0 too small for its square": ({"x0": [0.0, 0.0], "sigma0": 1e-200}, "sigma0", "1e-200", "at least"),
     # bounds
     "bounds swapped": ({"bounds": (5.0, -5.0)}, "bounds", "lower 5 >= upper -5", "lower < upper"),
-    "bounds equal": ({"bounds": ([0.0, 2.0], [3.0, 2.0])}, "bounds", "2 at coordinate 1", "lower < upper"),
-    "bounds shape": ({"bounds": ([0.0] * 3, 5.0)}, r"bounds \(lower\)", r"\(3,\)", r"\(2,\)"),
-    "bounds NaN": ({"bounds": (0.0, [5.0, nan])}, r"bounds \(upper\)", "NaN", "inf"),
+    "bounds equal": ({"bounds": [(0, 3), (2, 2)]}, "bounds", "2 at coordinate 1", "lower < upper"),
+    "bounds crossed": ({"bounds": Bounds(0, [3, -2])}, "bounds", "-2 at coordinate 1", "lower < upper"),
+    "bounds both inf": ({"bounds": (inf, inf)}, "bounds", "inf >= upper inf", "lower < upper"),
+    "bounds shape": ({"bounds": Bounds([0.0] * 3, 5)}, r"bounds \(lower\)", r"\(3,\)", "2 coordinates"),
+    "bounds matrix": ({"bounds": Bounds(0, [[5, 6]])}, r"bounds \(upper\)", r"\(1, 2\)", "one number"),
+    "bounds NaN": ({"bounds": [(0, 5), (0, nan)]}, r"bounds \(upper\)", "NaN at coordinate 1", "None or inf"),
+    "bounds all NaN": ({"bounds": (nan, 5)}, r"bounds \(lower\)", "NaN", "None or inf"),
     "bounds text": ({"bounds": ("low", 5.0)}, r"bounds \(lower\)", "'low'", "a number"),
+    "bounds text in a pair": ({"bounds": [("0", 1), (0, 1)]}, r"bounds \(lower\)", "'0'", "a number"),
+    "bounds a text for a pair": ({"bounds": ["01", (0, 1)]}, "bounds", "'01' at coordinate 0", "a pair"),
     "bounds a number": ({"bounds": 5.0}, "bounds", "5.0", r"a pair \(lower, upper\)"),
     "bounds bytes": ({"bounds": b"\x00\x09"}, "bounds", "b'", "a pair"),
+    "bounds dictionary": ({"bounds": {0: (0, 1), 1: (0, 1)}}, "bounds", r"\{0:", "a pair"),
+    "bounds set": ({"bounds": {(0, 1), (0, 2)}}, "bounds", r"\{", "a pair"),
     "bounds huge": ({"bounds": (0, 10**400)}, r"bounds \(upper\)", "401 digits", "a number"),
-    "bounds three": ({"bounds": (1.0, 2.0, 3.0)}, "bounds", r"\(1.0, 2.0, 3.0\)", "a pair"),
-    "x0 outside": ({"bounds": (1.5, 5.0)}, "x0", "1 at coordinate 0, outside the bounds", "inside"),
-    "x0 above": ({"bounds": (None, 1.5)}, "x0", "2 at coordinate 1, outside the bounds", "inside"),
+    "bounds complex": ({"bounds": (0, 1j)}, r"bounds \(upper\)", "1j", "a number"),
+    "bounds of three numbers": ({"bounds": (1.0, 2.0, 3.0)}, "bounds", "3 items", "2 pairs"),
+    "bounds of three pairs": ({"bounds": [(0, 9)] * 3}, "bounds", "3 items", "2 pairs"),
+    "bounds of one pair in a list": ({"bounds": [(0, 9)]}, "bounds", "1 items", "2 pairs"),
+    "bounds empty": ({"bounds": []}, "bounds", "0 items", "2 pairs"),
+    "bounds of triples": ({"bounds": [(0, 5, 9)] * 2}, "bounds", r"\(0, 5, 9\) at coordinate 0", "a pair"),
+    "bounds with one None": ({"bounds": [(0, 9), None]}, "bounds", "None at coordinate 1", "a pair"),
+    "bounds of a number and a list": ({"bounds": (0, [5, 6])}, "bounds", "0 at coordinate 0", "fmnes.Bounds"),
+    "two lists of three": (
+        {"x0": [1, 1, 1], "bounds": ([0, 0, 0], [2, 2, 2])},
+        "bounds",
+        "2 items; wanted 3 pairs",
+        r"two vectors are written as fmnes.Bounds\(lower, upper\)",
+    ),
+    "a matrix of two rows": (
+        {"x0": [1, 1, 1], "bounds": np.array([[0, 0, 0], [2, 2, 2]])},
+        "bounds",
+        "2 items; wanted 3 pairs",
+        "fmnes.Bounds",
+    ),
+    "two arrays": (
+        {"bounds": (np.zeros(2), np.full(2, 9))},
+        "bounds",
+        "two sides with an array",
+        r"fmnes.Bounds\(lower, upper\), or list\(zip\(lower, upper\)\)",
+    ),
+    "two arrays in a list": (
+        {"bounds": [np.array([0, 1]), np.array([2, 10])]},
+        "bounds",
+        "array",
+        "list.zip",
+    ),
+    "a number and an array": ({"bounds": (0.0, np.full(2, 9))}, "bounds", "array", r"fmnes.Bounds"),
+    "bounds_as": ({"bounds_as": "fail"}, "bounds_as", "'fail'", "did you mean 'failure'"),
+    "bounds_as None": ({"bounds": (0, 9), "bounds_as": None}, "bounds_as", "None", "'map', 'failure'"),
+    "x0 outside": (
+        {"bounds": (1.5, 5.0)},
+        "x0",
+        "1 at coordinate 0.*0.5 below the lower bound 1.5",
+        "inside",
+    ),
+    "x0 above": ({"bounds": (None, 1.5)}, "x0", "2 at coordinate 1.*0.5 above the upper bound 1.5", "inside"),
+    # a start that is left to the bounds
+    "no x0, half open": (
+        {"x0": None, "bounds": [(0, 1), (0, None)]},
+        "x0",
+        "inf.*coordinate 1",
+        "whose centre",
+    ),
+    "no x0, one pair": ({"x0": None, "bounds": (0, 1)}, "x0", "how many", "bounds for each coordinate"),
+    "no x0, no pairs": ({"x0": None, "bounds": []}, "bounds", r"\[\]", "for each coordinate"),
+    "no x0, other sizes": ({"x0": None, "bounds": Bounds([0] * 3, [1] * 2)}, "bounds", r"\(2,\)", "3 coord"),
+    "no sigma0, open": ({"sigma0": None, "bounds": (None, 9)}, "sigma0", "-inf.*coordinate 0", "a quarter"),
+    "no sigma0 beside x0": (
+        {"x0": [1e20, 1], "sigma0": None, "bounds": [(1e20, 1.0000000000000002e20), (0, 9)]},
+        "sigma0",
+        "too small to change coordinate 0",
+        "about the distance",
+    ),
     # method
     "method unknown": ({"method": "fmnes"}, "method", "'fmnes'", "did you mean 'fm-nes'"),
     "method case": ({"method": "CMA-ES"}, "method", "'CMA-ES'", "did you mean 'cma-es'"),
@@ -254,7 +318,7 @@ def test_what_is_unusual_but_right_is_taken() -> None:
     np.testing.assert_array_equal(run(np.array([1, 2], dtype=np.int8), np.float32(0.5)), plain)
     np.testing.assert_array_equal(run([1.0, 2.0], np.array(0.5), bounds=None), plain)
     np.testing.assert_array_equal(run([1.0, 2.0], 0.5, bounds=(None, None)), plain)
-    np.testing.assert_array_equal(run([1.0, 2.0], 0.5, bounds=np.array([[-9.0, -9.0], [9.0, 9.0]])), plain)
+    np.testing.assert_array_equal(run([1.0, 2.0], 0.5, bounds=np.array([[-9.0, 9.0], [-9.0, 9.0]])), plain)
     np.testing.assert_array_equal(run([1.0, 2.0], 0.5, population_size=np.int32(6)), plain)
     np.testing.assert_array_equal(
         run([1.0, 2.0], 0.5, population_size=6, method=FMNES(population_size=6)), plain
@@ -265,7 +329,7 @@ def test_what_is_unusual_but_right_is_taken() -> None:
     np.testing.assert_array_equal(run([1.0, 2.0], 0.5, xtol=None, ftol=None), plain)
     assert run(3.0, 0.5).shape == (4, 1)  # a number is a problem of one coordinate
     assert run([1.0, 2.0], 0.5, method="xnes", population_size=3).shape == (3, 2)
-    assert len(Optimizer([1.0, 2.0], 0.5, bounds=([1.0, 2.0], [3.0, 2.5]), rng=1).ask()) > 0  # on a bound
+    assert len(Optimizer([1.0, 2.0], 0.5, bounds=[(1.0, 3.0), (2.0, 2.5)], rng=1).ask()) > 0  # on a bound
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5, 10, 40, 100])

@@ -375,7 +375,7 @@ def test_early_values_in_an_edited_file_are_refused(tmp_path: Path) -> None:
 
 def test_generations_outside_the_bounds_end_with_no_feasible_and_asking_goes_on() -> None:
     def far() -> Optimizer:
-        return Optimizer(np.zeros(6), 1e6, rng=1, bounds=(-1e-9, 1e-9), method="xnes")
+        return Optimizer(np.zeros(6), 1e6, rng=1, bounds=(-1e-9, 1e-9), bounds_as="failure", method="xnes")
 
     opt, plain = far(), far()
     assert opt.ask(3) == [] and plain.ask().shape == (0, 6)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import ArgumentError, FmnesError, Infeasible, ObjectiveError, Optimizer
+from fmnes import ArgumentError, Bounds, FmnesError, Infeasible, ObjectiveError, Optimizer
 from fmnes import minimize as minimize_in_python
 from fmnes.cli import app
 from fmnes.cli.problem_file import MAX_BYTES, PARAMETER, PROGRAM, RUN, TOP, read_problem
@@ -652,7 +652,9 @@ def test_a_problem_file_of_version_0_1_is_read_as_before(tmp_path: Path) -> None
     assert problem.command.scales == ("linear", "linear", "log")
     assert problem.start["x0"] == [0.3, 0.3, math.log(1000)]
     assert problem.start["sigma0"] == [0.1, 0.1, math.log(3)]
-    assert problem.start["bounds"] == ([0.01, 0.01, math.log(100)], [1.0, 1.0, math.log(20000)])
+    bounds = problem.start["bounds"]
+    assert isinstance(bounds, Bounds)
+    assert bounds.lower == [0.01, 0.01, math.log(100)] and bounds.upper == [1.0, 1.0, math.log(20000)]
     assert problem.run == {"max_evaluations": 400, "workers": 2, "timeout": 20, "retries": 2}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import CMAES, FMNES, XNES, ArgumentError, Optimizer, Resampling, StopReason
+from fmnes import CMAES, FMNES, XNES, ArgumentError, Bounds, Optimizer, Resampling, StopReason
 from fmnes.steps.weights import distance_weights, rank_weights
 from fmnes.strategies import METHODS as NAMES
 from fmnes.strategies.base import stays_finite
@@ -871,7 +871,7 @@ def test_a_point_outside_the_bounds_is_a_failed_one(strategy: Any, d: int, lam: 
     lower, upper = np.full(d, 1.2), np.full(d, 2.9)
     sigma0 = 0.6 / d**0.3
     start = dict(method=strategy, population_size=lam, rng=9)
-    bounded = Optimizer(np.full(d, 2.0), sigma0, bounds=(lower, upper), **start)
+    bounded = Optimizer(np.full(d, 2.0), sigma0, bounds=Bounds(lower, upper), bounds_as="failure", **start)
     free = Optimizer(np.full(d, 2.0), sigma0, **start)
 
     def bowl(x: np.ndarray) -> np.ndarray:

@@ -46,6 +46,7 @@ def problems(draw: Any) -> dict[str, Any]:
         "bounds": draw(
             st.sampled_from([None, (-0.5, 0.7), (-1e-3, 1e-3), (None, 0.2), (-1e9, 1e9), (-0.1, None)])
         ),
+        "bounds_as": draw(st.sampled_from(["map", "failure"])),
         "sigma0": draw(st.sampled_from([1.0, 1e-9, 1e9, 0.3])),
         "per_axis": draw(st.booleans()),
     }
@@ -59,6 +60,7 @@ def make(method: Any, p: dict[str, Any]) -> Optimizer:
         method=method,
         population_size=p["lam"],
         bounds=p["bounds"],
+        bounds_as=p["bounds_as"],
         rng=p["seed"],
         xtol=None,
         ftol=None,
@@ -117,6 +119,7 @@ def as_value(told: Any) -> float:
         "palette": [math.nan],
         "noise": 1.0,
         "bounds": None,
+        "bounds_as": "map",
         "sigma0": 1.0,
         "per_axis": False,
     }

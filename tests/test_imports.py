@@ -60,6 +60,7 @@ ALLOWED: dict[str, set[str]] = {
     "result": {"errors"},
     "outcome": {"errors"},
     "arguments": {"errors", "result"},
+    "bounds": {"errors", "result", "arguments"},
     "backends": {"errors"},
     "problems": {"errors"},
     "steps": {"errors", "result", "backends"},
@@ -67,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"errors", "result", "outcome", "arguments"},
     "evaluation": {"errors", "result", "outcome", "arguments"},
     "report": {"errors", "result", "outcome", "arguments"},
-    "search": {"errors", "result", "outcome", "arguments", "backends", "storage", "strategies"},
+    "search": {"errors", "result", "outcome", "arguments", "bounds", "backends", "storage", "strategies"},
     "run": {
         "errors",
         "result",

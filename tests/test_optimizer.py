@@ -19,6 +19,7 @@ from fmnes import (
     LOST,
     XNES,
     ArgumentError,
+    Bounds,
     Optimizer,
     Resampling,
     StopReason,
@@ -145,10 +146,10 @@ def test_the_users_arrays_are_neither_kept_nor_changed(method: Any) -> None:
     x0, sigma0 = np.array([1.0, 2.0]), np.array([0.5, 0.7])
     lower, upper = np.array([-5.0, -5.0]), np.array([5.0, 5.0])
     start = dict(method=method, rng=1)
-    opt = Optimizer(x0, sigma0, bounds=(lower, upper), **start)
+    opt = Optimizer(x0, sigma0, bounds=Bounds(lower, upper), **start)
     for array in (x0, lower, upper):
         array[:] = np.nan
-    other = Optimizer([1.0, 2.0], [0.5, 0.7], bounds=([-5.0] * 2, [5.0] * 2), **start)
+    other = Optimizer([1.0, 2.0], [0.5, 0.7], bounds=[(-5.0, 5.0)] * 2, **start)
     for i in range(9):
         np.testing.assert_array_equal(opt.ask(), other.ask())
         f = sphere(other.ask())
@@ -426,7 +427,8 @@ def test_best_after_many_generations_is_the_minimum_of_all_that_was_told(method:
 
 @each_without_redraws
 def test_points_outside_the_bounds_are_never_asked_for_and_cost_nothing(method: Any) -> None:
-    opt = Optimizer([0.5, 0.5], 0.5, rng=1, bounds=([0.0, -np.inf], 1.0), method=method, population_size=20)
+    start = dict(bounds=[(0.0, 1.0), (None, 1.0)], bounds_as="failure", population_size=20)
+    opt = Optimizer([0.5, 0.5], 0.5, rng=1, method=method, **start)
     asked = 0
     for _ in range(10):
         X = opt.ask()
@@ -444,16 +446,17 @@ def test_steps_of_very_different_size_give_no_warning() -> None:
 
 
 def test_a_point_on_a_bound_is_inside() -> None:
-    X = Optimizer([1.0, 2.0], 0.5, rng=3, population_size=4).ask()
-    bounded = Optimizer([1.0, 2.0], 0.5, rng=3, population_size=4, bounds=(X.min(axis=0), X.max(axis=0)))
-    np.testing.assert_array_equal(bounded.ask(), X)
-    smaller = np.nextafter(X.max(axis=0), 0)
-    assert len(Optimizer([1.0, 2.0], 0.5, rng=3, population_size=4, bounds=(-9.0, smaller)).ask()) < 4
+    def points(bounds: Any) -> np.ndarray:
+        return Optimizer([1.0, 2.0], 0.5, rng=3, population_size=4, bounds=bounds, bounds_as="failure").ask()
+
+    X = points(None)
+    np.testing.assert_array_equal(points(Bounds(X.min(axis=0), X.max(axis=0))), X)
+    assert len(points(Bounds(-9.0, np.nextafter(X.max(axis=0), 0)))) < 4
 
 
 @each_without_redraws
 def test_a_long_row_of_generations_without_an_evaluation_stops(method: Any) -> None:
-    opt = Optimizer(np.zeros(6), 1e6, rng=1, bounds=(-1e-9, 1e-9), method=method)
+    opt = Optimizer(np.zeros(6), 1e6, rng=1, bounds=(-1e-9, 1e-9), bounds_as="failure", method=method)
     X = opt.ask()
     if opt.strategy.mirrored:  # these shrink on failures, and may come home
         while opt.generation < 2000 and not opt.stop_reason and not len(X):
@@ -472,7 +475,7 @@ def test_a_long_row_of_generations_without_an_evaluation_stops(method: Any) -> N
 
 
 def test_without_one_evaluation_the_run_ends_with_no_feasible() -> None:
-    opt = Optimizer(np.zeros(6), 1e6, rng=1, bounds=(-1e-9, 1e-9), method="xnes")
+    opt = Optimizer(np.zeros(6), 1e6, rng=1, bounds=(-1e-9, 1e-9), bounds_as="failure", method="xnes")
     assert opt.ask().shape == (0, 6)
     assert opt.stop_reason is StopReason.NO_FEASIBLE
     assert opt.generation >= 50
@@ -545,7 +548,8 @@ def test_the_cap_counts_one_generation_only() -> None:
 
 
 def test_resampling_redraws_points_outside_the_bounds_too() -> None:
-    opt = Optimizer([0.5, 0.5], 0.5, rng=1, population_size=8, bounds=(0.0, 1.0), method=Resampling(CMAES()))
+    start = dict(population_size=8, bounds=(0.0, 1.0), bounds_as="failure")
+    opt = Optimizer([0.5, 0.5], 0.5, rng=1, method=Resampling(CMAES()), **start)
     for _ in range(5):
         X = opt.ask()
         assert len(X) == 8
@@ -554,9 +558,8 @@ def test_resampling_redraws_points_outside_the_bounds_too() -> None:
 
 
 def test_resampling_outside_reachable_bounds_ends() -> None:
-    opt = Optimizer(
-        np.zeros(3), 1e6, rng=1, bounds=(-1e-9, 1e-9), method=Resampling(XNES(), max_redraws=1000)
-    )
+    method = Resampling(XNES(), max_redraws=1000)
+    opt = Optimizer(np.zeros(3), 1e6, rng=1, bounds=(-1e-9, 1e-9), bounds_as="failure", method=method)
     for _ in range(20):
         X = opt.ask()
         if opt.stop_reason:
@@ -573,7 +576,7 @@ def test_a_vector_sigma0_equals_scaling_the_problem_by_hand(method: Any) -> None
     scale = np.array([0.25, 1.0, 4.0])  # geometric mean 1, powers of two: exact
     start = dict(method=method, population_size=8, rng=1)
     vector = Optimizer([1.0, 2.0, 3.0], 0.5 * scale, bounds=(-9.0, 9.0), **start)
-    by_hand = Optimizer([4.0, 2.0, 0.75], 0.5, bounds=(-9.0 / scale, 9.0 / scale), **start)
+    by_hand = Optimizer([4.0, 2.0, 0.75], 0.5, bounds=Bounds(-9.0 / scale, 9.0 / scale), **start)
     for _ in range(25):
         X, Y = vector.ask(), by_hand.ask()
         np.testing.assert_allclose(X, Y * scale, rtol=1e-14)
@@ -790,7 +793,7 @@ def test_a_search_that_begins_again_goes_on_with_the_same_random_numbers() -> No
 @pytest.mark.parametrize("kind", [list, tuple, iter, np.array])
 def test_any_form_of_no_values_is_told_where_there_are_no_points(kind: Any) -> None:
     """A long row of generations outside the bounds; a generator raised a TypeError of NumPy's."""
-    opt = Optimizer([0.0] * 60, 1.0, bounds=([0.0] * 60, [1e-9] * 60), rng=1)
+    opt = Optimizer([0.0] * 60, 1.0, bounds=(0.0, 1e-9), bounds_as="failure", rng=1)
     X = opt.ask()
     assert X.shape == (0, 60) and opt.stop_reason is StopReason.NO_FEASIBLE
     generation = opt.generation

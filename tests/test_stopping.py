@@ -188,8 +188,9 @@ def test_every_reason_has_its_own_words() -> None:
         "STORAGE",
         "CALLBACK",
         "INTERRUPTED",
+        "REPEATED",
     }
-    assert {reason.name for reason in StopReason if reason.converged} == {"XTOL", "FTOL"}
+    assert {reason.name for reason in StopReason if reason.converged} == {"XTOL", "FTOL", "REPEATED"}
 
 
 # -- whole runs -------------------------------------------------------------------------------------------
@@ -389,7 +390,7 @@ def test_a_state_that_would_not_be_finite_is_not_taken() -> None:
     def slope(X: np.ndarray) -> np.ndarray:
         return (X / 10).sum(axis=1)
 
-    opt = Optimizer([0.0], 1e307, rng=1, method="xnes", bounds=(-1.7e308, 1.7e308))
+    opt = Optimizer([0.0], 1e307, rng=1, method="xnes", bounds=(-1.7e308, 1.7e308), bounds_as="failure")
     while opt.stop_reason is None:
         state = opt._distribution.state
         opt.tell(slope(opt.ask()))

@@ -172,7 +172,7 @@ SCENARIOS = {
     "plain": Scenario(partial(simulate, seconds=0.002), {"rng": 1, "max_evaluations": 200}),
     "bounds": Scenario(
         partial(simulate, seconds=0.002),
-        {"rng": 2, "max_evaluations": 160, "bounds": ([-2.0, -0.2], [2.0, 3.0]), "method": "cma-es"},
+        {"rng": 2, "max_evaluations": 160, "bounds": [(-2.0, 2.0), (-0.2, 3.0)], "method": "cma-es"},
     ),
     "restarts": Scenario(
         partial(simulate, seconds=0.0004), {"rng": 3, "restarts": 3, "max_evaluations": 1500}

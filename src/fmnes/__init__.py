@@ -7,6 +7,7 @@ FM-NES (Nomura & Ono 2021) and the methods it is compared with, made usable on r
 """
 
 from fmnes import problems
+from fmnes.bounds import Bounds
 from fmnes.errors import (
     ArgumentError,
     FmnesError,
@@ -36,6 +37,7 @@ __all__ = [
     "LOST",
     "XNES",
     "ArgumentError",
+    "Bounds",
     "Command",
     "Failure",
     "FmnesError",

@@ -7,7 +7,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,17 +35,8 @@ def shown(found: Any) -> str:
     return text if len(text) <= 300 else f"{text[:200]}...{text[-50:]}"
 
 
-class Bounds(NamedTuple):
-    lower: Vector
-    upper: Vector
-
-    def contain(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """x: (n, d). A point on a bound is inside; one that is not finite never is."""
-        return np.asarray(((x >= self.lower) & (x <= self.upper) & np.isfinite(x)).all(axis=1))
-
-
 def check_x0(x0: ArrayLike) -> Vector:
-    array = _floats("x0", x0, "a vector of finite numbers")
+    array = floats("x0", x0, "a vector of finite numbers")
     if array.ndim == 0:
         array = array.reshape(1)
     if array.ndim != 1 or array.size == 0:
@@ -58,7 +49,7 @@ def check_x0(x0: ArrayLike) -> Vector:
 
 def check_sigma0(sigma0: ArrayLike, x0: Vector) -> tuple[float, Vector | None]:
     """The step size, and the scale of each coordinate if `sigma0` gave one each (geometric mean 1)."""
-    array = _floats("sigma0", sigma0, "a positive number, or one per coordinate")
+    array = floats("sigma0", sigma0, "a positive number, or one per coordinate")
     if array.ndim > 1 or (array.ndim == 1 and array.shape != x0.shape):
         raise ArgumentError(
             f"sigma0: found shape {array.shape}, wanted one number or shape {x0.shape} as x0 has"
@@ -91,43 +82,6 @@ def check_sigma0(sigma0: ArrayLike, x0: Vector) -> tuple[float, Vector | None]:
             "longer: too much for floating point; wanted steps of more equal length"
         )
     return sigma, scale
-
-
-def check_bounds(bounds: Any, x0: Vector) -> Bounds | None:
-    if bounds is None:
-        return None
-    try:
-        if isinstance(bounds, (str, bytes)):
-            raise TypeError
-        lower, upper = bounds
-    except Exception:  # what iteration raises is up to the object
-        raise ArgumentError(f"bounds: found {shown(bounds)}, wanted a pair (lower, upper)") from None
-    sides = []
-    for name, side, none in (("lower", lower, -math.inf), ("upper", upper, math.inf)):
-        array = _floats(f"bounds ({name})", none if side is None else side, "a number or one per coordinate")
-        if array.ndim > 1 or (array.ndim == 1 and array.shape != x0.shape):
-            raise ArgumentError(
-                f"bounds ({name}): found shape {array.shape}, wanted one number or {x0.shape}"
-            )
-        if np.isnan(array).any():
-            raise ArgumentError(f"bounds ({name}): found NaN, wanted numbers (-inf or inf for none)")
-        sides.append(np.broadcast_to(array, x0.shape).astype(float))
-    checked = Bounds(*sides)
-    swapped = np.flatnonzero(checked.lower >= checked.upper)
-    if swapped.size:
-        i = int(swapped[0])
-        raise ArgumentError(
-            f"bounds: found lower {checked.lower[i]:g} >= upper {checked.upper[i]:g} at coordinate {i}, "
-            "wanted lower < upper"
-        )
-    outside = np.flatnonzero((x0 < checked.lower) | (x0 > checked.upper))
-    if outside.size:
-        i = int(outside[0])
-        raise ArgumentError(
-            f"x0: found {x0[i]:g} at coordinate {i}, outside the bounds "
-            f"[{checked.lower[i]:g}, {checked.upper[i]:g}]; wanted a start inside"
-        )
-    return checked
 
 
 def check_population_size(population_size: Any, d: int, mirrored: bool) -> int:
@@ -291,7 +245,7 @@ def check_callback(callback: Any) -> None:
         raise ArgumentError(f"callback: found {shown(callback)}, wanted a function of one View, or None")
 
 
-def _floats(argument: str, found: Any, wanted: str) -> NDArray[np.float64]:
+def floats(argument: str, found: Any, wanted: str) -> NDArray[np.float64]:
     """A float64 copy; what is not made of real numbers is refused (NumPy itself would take "1" or 1 + 0j)."""
     try:
         array = np.asarray(found)

@@ -30,11 +30,12 @@ class StopReason(enum.Enum):
     STORAGE = "the run could not be saved"
     CALLBACK = "the callback asked to stop"
     INTERRUPTED = "interrupted"
+    REPEATED = "every point it would try was evaluated before"
 
     @property
     def converged(self) -> bool:
-        """True for the two endings that mean the search has settled."""
-        return self in (StopReason.XTOL, StopReason.FTOL)
+        """True for the endings that mean the search has settled."""
+        return self in (StopReason.XTOL, StopReason.FTOL, StopReason.REPEATED)
 
     @property
     def restartable(self) -> bool:
@@ -52,6 +53,7 @@ _RESTARTABLE = frozenset(
         StopReason.SIGMA_UNDERFLOW,
         StopReason.NO_FEASIBLE,
         StopReason.NUMERICAL,
+        StopReason.REPEATED,
     }
 )
 
@@ -95,6 +97,8 @@ class View:
     """Best value of the last complete generation; +inf if it had none."""
     best: Best
     restart: int = 0
+    n_repeated: int = 0
+    """Points so far that were known already, and not evaluated again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,9 @@ class Result:
     """Of the final search distribution, for a warm start; None beyond 300 coordinates. (d, d)"""
     sigma0: float = np.nan
     """The step size the search began with, for a warm start."""
+    n_repeated: int = 0
+    """Points that were known already, and not evaluated again: they cost nothing and are not in `nfev`. Only
+    where every coordinate is discrete."""
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON data: without the history, and without NaN or infinity."""
@@ -154,6 +161,7 @@ class Result:
             "nfev": self.nfev,
             "nit": self.nit,
             "n_infeasible": self.n_infeasible,
+            "n_repeated": self.n_repeated,
             "x_mean": self.x_mean.tolist(),
             "seed": self.seed,
             "second_looks": self.second_looks,
@@ -166,4 +174,5 @@ class Result:
     def __str__(self) -> str:
         point = "no feasible point" if self.x is None else f"fun = {self.fun:.6g}"
         failed = f", {self.n_infeasible} failed" if self.n_infeasible else ""
-        return f"{point} after {self.nfev} evaluations{failed}: {self.message}"
+        repeated = f", {self.n_repeated} known points not run again" if self.n_repeated else ""
+        return f"{point} after {self.nfev} evaluations{failed}{repeated}: {self.message}"

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from fmnes.arguments import is_number, shown
+from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.command import Command
 
@@ -35,6 +36,7 @@ PARAMETER = ("start", "step", "lower", "upper", "scale")
 RUN = (
     "method",
     "population_size",
+    "bounds_as",
     "target",
     "max_evaluations",
     "max_seconds",
@@ -115,7 +117,7 @@ class ProblemFile:
         return {
             "x0": [p.inside(p.start) for p in ps],
             "sigma0": [math.log(p.step) if p.scale == "log" else p.step for p in ps],
-            "bounds": ([p.inside(p.lower) for p in ps], [p.inside(p.upper) for p in ps]),
+            "bounds": Bounds([p.inside(p.lower) for p in ps], [p.inside(p.upper) for p in ps]),
         }
 
 

@@ -115,7 +115,7 @@ class Loop:
             return None
         if stop := self._limit():  # what is known already reaches the target
             return stop
-        x = state.opt.x0
+        x = state.opt.start_point
         known = state.opt.known(x)
         if known is not None:
             state.start = StartPoint(made=True, value=known)
@@ -129,6 +129,7 @@ class Loop:
             if _answered(outcome):
                 value = outcome.value if outcome.status == "value" else np.nan
                 state.totals.take_start(x, value)
+                state.opt.remember(x, value)
                 state.failures.add(outcome, x)
                 state.start = StartPoint(made=True, value=value, fault=outcome.fault)
                 state.opt.max_evaluations = self._evaluations_left()
@@ -238,7 +239,8 @@ class Loop:
             return best.x
         bounds = state.opt.bounds
         if origin == "uniform" and bounds is not None:
-            return bounds.lower + state.opt.rng.random(len(bounds.lower)) * (bounds.upper - bounds.lower)
+            shares = state.opt.rng.random(len(state.opt.x0))
+            return np.asarray(bounds.lower + shares * (bounds.upper - bounds.lower))
         return state.searches.first.x0
 
     def _wave(self) -> Stop | None:
@@ -400,6 +402,7 @@ class Loop:
             nfev=self.state.evaluations,
             nit=totals.generations + last.nit,
             n_infeasible=totals.infeasible + last.n_infeasible,
+            n_repeated=totals.repeated + last.n_repeated,
             seed=self.state.seed,
             sigma0=self.state.searches.first.sigma,
             second_looks=sum(searched.kind == "look" for searched in searches),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import Bounds, check_callback, check_flag, check_path, names_options
+from fmnes.arguments import check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError
 from fmnes.result import Result, View
 from fmnes.run.searches import StartPoint
@@ -34,6 +34,8 @@ def minimize(
     method: str | Strategy | Resampling = "fm-nes",
     population_size: int | None = None,
     bounds: Any = None,
+    bounds_as: Literal["map", "failure"] = "map",
+    integers: Any = None,
     target: float | None = None,
     max_evaluations: int | None = None,
     max_seconds: float | None = None,
@@ -66,11 +68,20 @@ def minimize(
     Args:
         fun: takes a point (d,) and returns a number, or is a `fmnes.Command`. With `vectorized`, takes (n, d)
             and returns (n,).
-        x0: where to start, (d,): it is evaluated first, and is the mean of the first points.
+        x0: where to start, (d,): it is evaluated first, and is the mean of the first points. With finite
+            bounds it may be left out: their centre.
         sigma0: how far to look at first, about the distance to the optimum: a number, or one per coordinate.
+            With finite bounds it may be left out: a quarter of the width in each coordinate.
         method: "fm-nes", "dx-nes-ic", "xnes", "cma-es", or settings such as `fmnes.FMNES(...)`.
         population_size: points per generation; by default 4 + floor(3 ln d), rounded up to even.
-        bounds: (lower, upper), numbers or vectors. A point outside counts as failed and is never evaluated.
+        bounds: a pair (lower, upper) for each coordinate as in SciPy, one pair of numbers for all of them,
+            SciPy's Bounds, or `fmnes.Bounds(lower, upper)` of numbers or vectors; None or inf for no bound.
+            Every point that is evaluated or returned is inside.
+        bounds_as: "map" bends the search smoothly at the bounds, so that nothing fails there; "failure" takes
+            a point outside for a failed one, at no cost.
+        integers: for each coordinate True for whole numbers, or the width of its steps (0.25: quarters,
+            counted from the lower bound or else from 0), and False, 0 or None for any real number; or one of
+            these for all. Where every coordinate is discrete, no point is evaluated twice.
         target: stop as soon as a value is at most this.
         max_evaluations, max_seconds: budgets. A generation that the budget cuts makes no update.
         xtol, ftol: stop when steps are below xtol × sigma0, or when the values of many generations agree to
@@ -121,14 +132,14 @@ def minimize(
     )
     if warm_start is not None:
         x0, sigma0, covariance = warmed(warm_start, x0, sigma0, covariance, method)
-    if x0 is None:
-        raise ArgumentError("x0: found None, wanted a vector of finite numbers: where to start")
     opt = Optimizer(
         x0,
         sigma0,
         method=method,
         population_size=population_size,
         bounds=bounds,
+        bounds_as=bounds_as,
+        integers=integers,
         rng=rng,
         target=target,
         max_evaluations=max_evaluations,
@@ -137,7 +148,7 @@ def minimize(
         known=known,
         covariance=covariance,
     )
-    if restart_from == "uniform" and not _is_finite(opt.bounds):
+    if restart_from == "uniform" and not opt.has_finite_bounds:
         raise ArgumentError(
             "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
         )
@@ -161,7 +172,3 @@ def minimize(
         return run_session(
             state, settings, evaluator, directory=directory, callback=callback, progress=progress
         )
-
-
-def _is_finite(bounds: Bounds | None) -> bool:
-    return bounds is not None and bool(np.isfinite(bounds.lower).all() and np.isfinite(bounds.upper).all())

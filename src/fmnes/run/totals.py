@@ -23,6 +23,7 @@ class Totals:
     evaluations: int = 0
     generations: int = 0
     infeasible: int = 0
+    repeated: int = 0
     best: Best = _NONE
 
     def take_start(self, x: Vector, value: float) -> None:
@@ -39,6 +40,7 @@ class Totals:
         self.evaluations += opt.evaluations
         self.generations += opt.generation
         self.infeasible += opt.n_infeasible
+        self.repeated += opt.n_repeated
         self.restarts += 1
 
     def best_with(self, opt: Optimizer) -> Best:
@@ -51,8 +53,13 @@ class Totals:
         """The view of `opt` with the searches before it counted in."""
         if not self.evaluations and not self.restarts:
             return view
-        evaluations = self.evaluations + view.evaluations
-        return replace(view, evaluations=evaluations, best=self.best_with(opt), restart=self.restarts)
+        return replace(
+            view,
+            evaluations=self.evaluations + view.evaluations,
+            best=self.best_with(opt),
+            restart=self.restarts,
+            n_repeated=self.repeated + view.n_repeated,
+        )
 
     def dump(self) -> tuple[dict[str, int], Arrays]:
         counts = {
@@ -60,6 +67,7 @@ class Totals:
             "evaluations": self.evaluations,
             "generations": self.generations,
             "infeasible": self.infeasible,
+            "repeated": self.repeated,
             "best_evaluation": self.best.evaluation,
         }
         if self.best.x is None:
@@ -74,4 +82,5 @@ class Totals:
                 arrays["totals.best.x"], float(arrays["totals.best.fun"]), int(counts["best_evaluation"])
             )
         names = ("restarts", "evaluations", "generations", "infeasible")
-        return cls(**{name: count(counts[name]) for name in names}, best=best)
+        repeated = count(counts.get("repeated", 0))  # up to 0.2 there were none
+        return cls(**{name: count(counts[name]) for name in names}, repeated=repeated, best=best)

@@ -23,7 +23,7 @@ def takes_covariance(method: str | Strategy | Resampling) -> bool:
 
 
 def shaped_by(
-    covariance: ArrayLike, sigma0: ArrayLike | None, x0: ArrayLike, method: str | Strategy | Resampling
+    covariance: ArrayLike, sigma0: ArrayLike | None, x0: ArrayLike | None, method: str | Strategy | Resampling
 ) -> tuple[Any, Strategy | Resampling]:
     """sigma0 and the method with which the first points are N(x0, covariance).
 
@@ -42,19 +42,21 @@ def shaped_by(
             "sigma0: found one for each coordinate together with covariance, which says that already; "
             "wanted one number, or none"
         )
-    B = _root(covariance, np.size(x0))
+    B = _root(covariance, None if x0 is None else np.size(x0))
     scale = math.exp(float(np.linalg.slogdet(B)[1]) / len(B))
     shaped: Any = dataclasses.replace(strategy, B0=B / scale)  # type: ignore[type-var]
     method = shaped if max_redraws is None else Resampling(shaped, max_redraws)
     return scale if sigma0 is None else sigma0, method
 
 
-def _root(covariance: ArrayLike, d: int) -> NDArray[np.float64]:
+def _root(covariance: ArrayLike, d: int | None) -> NDArray[np.float64]:
     """B with B Bᵀ = covariance."""
     try:
         C = np.array(covariance, dtype=np.float64)
     except Exception:  # an object of the user's own may raise anything
         raise ArgumentError(f"covariance: found {shown(covariance)}, wanted a matrix of numbers") from None
+    if d is None:  # left to the bounds
+        d = len(C) if C.ndim else 1
     if C.shape != (d, d):
         raise ArgumentError(f"covariance: found shape {C.shape}, wanted {(d, d)}")
     if not np.isfinite(C).all():

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.bounds import contain
 from fmnes.errors import SnapshotError
-from fmnes.result import Vector
+from fmnes.result import Vector, View
+from fmnes.search.integers import Grid
+from fmnes.search.margin import margin, marginal_deviations
 from fmnes.search.saved import Saved, count, finite, plain, restore_rng
 from fmnes.search.start import Start
+from fmnes.search.stopping import ill_conditioned
 from fmnes.strategies import Shape
 from fmnes.strategies.base import stays_finite
 
@@ -24,24 +29,36 @@ class Distribution:
         self.rng = rng
         self.faults = 0
         """Updates that gave a state which is not finite; the state before was kept."""
+        self.box = start.box
         z0 = rng.standard_normal(len(start.x0))
-        x0 = start.x0 if start.scale is None else start.x0 / start.scale
-        self.state: Any = start.strategy.init(x0, np.float64(start.sigma), z0)
+        y0 = start.x0 if self.box is None else self.box.start(start.x0)
+        mean = y0 if start.scale is None else y0 / start.scale
+        self.state: Any = start.strategy.init(mean, np.float64(start.sigma), z0)
+        self.scale = start.scale
+        """What the strategy's coordinates are multiplied with; that of a discrete one changes (margin.py)."""
+        self.deviations: Vector | None = None
+        """Of the strategy's coordinates, without the scale; None where all are real. (d,)"""
+        if start.grid is not None:
+            self.scale = np.ones(len(mean)) if start.scale is None else start.scale
+            self.deviations = marginal_deviations(start.strategy, self.state)
+            with np.errstate(all="ignore"):
+                self._keep_margin(start.grid, self.state, self.state, start.population_size)
 
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""
         z = self.rng.standard_normal((n, len(self.state.mean)))
-        x = self._points(z)
-        bounds = self.start.bounds
-        if bounds is not None:
-            return z, x, bounds.contain(x)
-        # Without bounds only overflow can spoil a point, and a finite sum of squares rules it out for all.
-        if math.isfinite(np.vdot(x, x)):
+        y = self._points(z)
+        x = self.nearest(y if self.box is None else self.box.onto(y))
+        if self.box is None and self.start.bounds is not None:
+            return z, x, contain(self.start.bounds, x)
+        # Now only overflow can spoil a point, and a finite sum of squares rules it out for all.
+        if math.isfinite(np.vdot(y, y)):
             return z, x, None
-        return z, x, np.asarray(np.isfinite(x).all(axis=1))
+        return z, x, np.asarray(np.isfinite(y).all(axis=1))
 
     def _points(self, z: Floats) -> Floats:
-        scale = self.start.scale
+        """In the user's units, wherever the bounds are."""
+        scale = self.scale
         if scale is None and self.state.sigma < 1e100:
             return self.start.strategy.sample(self.state, z)  # type: ignore[no-any-return]
         with np.errstate(all="ignore"):  # huge steps may overflow
@@ -51,33 +68,103 @@ class Distribution:
     def update(self, z: Floats, f: Floats) -> None:
         with np.errstate(all="ignore"):
             state = self.start.strategy.update(self.state, z, f)
-            if stays_finite(state, self.state) and state.sigma > 0:
+            good = stays_finite(state, self.state) and state.sigma > 0
+            if good and self.start.grid is not None:
+                good = self._keep_margin(self.start.grid, self.state, state, len(f))
+            elif good:
                 self.state = state
-            else:
-                self.faults += 1
+            self.faults += not good
+
+    def _keep_margin(self, grid: Grid, before: Any, state: Any, population_size: int) -> bool:
+        """Take in a new state, its discrete coordinates corrected; False if that leaves floating point.
+
+        As in the paper, their means go as far as they would go without the stretching of their deviations:
+        steps that a selected point has only for the sake of the margin would make the means wander.
+        """
+        assert self.scale is not None
+        where = grid.where
+        deviations = marginal_deviations(self.start.strategy, state)
+        scale = self.scale[where]
+        steps = (state.mean - before.mean)[where]
+        if self.start.scale is not None:
+            steps = steps * self.start.scale[where]
+        mean = before.mean[where] * scale + steps
+        deviation = deviations[where] * scale
+        corrected = margin(grid, mean, deviation, 1 / (len(state.mean) * population_size))
+        if corrected is not None:
+            mean, scale = corrected[0], scale * (corrected[1] / deviation)
+        means, scales = state.mean.copy(), self.scale.copy()
+        means[where], scales[where] = mean / scale, scale
+        if not (np.isfinite(means).all() and np.isfinite(scales).all() and (scales > 0).all()):
+            return False
+        self.state, self.scale, self.deviations = state._replace(mean=means), scales, deviations
+        return True
 
     @property
     def mean(self) -> Vector:
-        return self.in_user_units(self.state.mean)
+        return self.as_point(self.state.mean)
 
     @property
     def covariance(self) -> Floats:
+        """Of the points; where they are mapped, variances are theirs and correlations those of y."""
         covariance: Floats = self.start.strategy.covariance(self.state)
-        scale = self.start.scale
-        return covariance if scale is None else covariance * np.outer(scale, scale)
+        scale = self.scale
+        if scale is not None:
+            covariance = covariance * np.outer(scale, scale)
+        if self.box is None:
+            return covariance
+        secants = self.box.secants(self._in_user_units(self.state.mean), np.sqrt(np.diag(covariance)))
+        return covariance * np.outer(secants, secants)
 
     @property
     def shape(self) -> Shape:
         """In the strategy's own units."""
         return self.start.strategy.shape(self.state)
 
-    def in_user_units(self, mean: Any) -> Vector:
-        units: Vector = np.asarray(mean) * (1.0 if self.start.scale is None else self.start.scale)
+    def as_point(self, mean: Any) -> Vector:
+        """A mean of the strategy's as the user sees it."""
+        y = self._in_user_units(mean)
+        # It is left where the search has taken it, beyond a mirror or some periods away: to shift it back
+        # would change nothing but the rounding, and to mirror it all of the state had to be mirrored.
+        x = y if self.box is None else self.box.onto(y)
+        return x if self.start.grid is None else self.start.grid.inside(x)
+
+    @property
+    def own_units(self) -> bool:
+        """Are the strategy's coordinates others than the user's?"""
+        return self.scale is not None or self.box is not None
+
+    def _in_user_units(self, mean: Any) -> Vector:
+        units: Vector = np.asarray(mean) * (1.0 if self.scale is None else self.scale)
         return units
+
+    def nearest(self, x: Floats) -> Floats:
+        """The points with their discrete coordinates on the grid. (…, d)"""
+        if self.start.grid is None:
+            return x
+        with np.errstate(all="ignore"):  # huge steps may overflow
+            return self.start.grid.nearest(x)
+
+    def real_part(self, view: View) -> View:
+        """A view of the real coordinates alone, in the strategy's units: how far those still go.
+
+        Discrete ones keep their width while real ones converge. That is no ill condition.
+        """
+        assert self.start.grid is not None and self.deviations is not None
+        real = self.start.grid.real
+        lengths = self.deviations[real]
+        if ill_conditioned(view) and not hasattr(self.start.strategy, "deviations"):
+            # Within the real ones it may be, which their deviations alone do not show.
+            covariance = self.start.strategy.covariance(self.state)[np.ix_(real, real)]
+            lengths = np.sqrt(np.maximum(np.linalg.eigvalsh(covariance), 0.0))
+        return replace(view, mean=self.state.mean[real], axis_lengths=lengths / self.state.sigma)
 
     def dump(self) -> Saved:
         metadata = {"rng": plain(self.rng.bit_generator.state), "numerical_faults": self.faults}
-        return metadata, {f"state.{k}": v for k, v in self.state._asdict().items() if v is not None}
+        arrays = {f"state.{k}": v for k, v in self.state._asdict().items() if v is not None}
+        if self.start.grid is not None and self.scale is not None:
+            arrays["scale"] = self.scale
+        return metadata, arrays
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Into a fresh one; each array must have the shape and type that the fresh one has."""
@@ -91,5 +178,10 @@ class Distribution:
         if not state.sigma > 0:
             raise SnapshotError(f"sigma {state.sigma}, wanted a positive number")
         self.state = state
+        if self.start.grid is not None:
+            self.scale = finite(arrays["scale"], np.shape(state.mean))
+            if not (self.scale > 0).all():
+                raise SnapshotError(f"scale {self.scale.min()}, wanted positive numbers")
+            self.deviations = marginal_deviations(self.start.strategy, state)
         self.rng = restore_rng(metadata["rng"])
         self.faults = count(metadata["numerical_faults"])

@@ -18,6 +18,7 @@ from fmnes.search.values import read_value, read_values
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 
 _NOT_GIVEN: Any = object()
+_NO_SLOTS = np.empty(0, dtype=np.intp)
 
 
 class Optimizer(Search):
@@ -46,7 +47,8 @@ class Optimizer(Search):
         """The points that still need a value, (n, d) and read-only; n ≤ λ.
 
         Near the end of `max_evaluations` only as many as the budget allows. No points at all are returned if
-        a long row of generations fell outside the bounds entirely; `stop_reason` is NO_FEASIBLE then.
+        a long row of generations fell outside the bounds entirely, or was known entirely; `stop_reason` is
+        NO_FEASIBLE or REPEATED then.
 
         With a number: up to n of them that nobody has been given yet, each with an `id` and its `x`. An empty
         list means that all are given out: tell some of their values first.
@@ -92,7 +94,7 @@ class Optimizer(Search):
         while True:
             current = self._current or self._sample()
             while current.complete and self._recent.unevaluated < self._recent.patience:
-                self._update(current, [])
+                self._update(current, _feasible_values(current.f))
                 current = self._sample()
             slots = current.open_slots()
             if self.max_evaluations is not None:
@@ -110,7 +112,8 @@ class Optimizer(Search):
 
     def _hand_out(self, n: int) -> list[Point]:
         if self._current is not None and self._current.complete:
-            self._update(self._current, [])  # nothing of it lay inside the bounds; asking again goes on
+            # Nothing of it was inside the bounds and unknown; asking again goes on.
+            self._update(self._current, _feasible_values(self._current.f))
         current, slots = self._wanted()
         current.x.setflags(write=False)
         return [Point(self._name(current, i).id, current.x[i]) for i in current.hand_out(slots, n)]
@@ -155,6 +158,8 @@ class Optimizer(Search):
         self._asked = None
         feasible = self._record(current.points(slots), f)
         current.fill(slots, f)
+        if current.twins is not None and current.complete:
+            self._answer_twins(current)
         if self._start.max_redraws is not None and current.complete:
             # Only now, so that the draws do not depend on which evaluations were lost on the way.
             self._redraw(current, np.flatnonzero(~np.isfinite(current.f)))
@@ -175,10 +180,42 @@ class Optimizer(Search):
 
     def _sample(self) -> Generation:
         z, x, inside = self._distribution.draw(self._start.draws)
-        self._current = Generation.of(z, x, inside)
-        if self._start.max_redraws is not None and inside is not None:
-            self._redraw(self._current, np.flatnonzero(~inside))
-        return self._current
+        self._current = current = Generation.of(z, x, inside)
+        failed = _NO_SLOTS if inside is None else np.flatnonzero(~inside)
+        if self._memory is not None:
+            failed = np.union1d(failed, self._recall(current, np.flatnonzero(current.open)))
+        if self._start.max_redraws is not None and failed.size:
+            self._redraw(current, failed)
+        return current
+
+    def _recall(self, current: Generation, slots: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Answer those open slots whose point is known; returns the ones whose point is known to fail.
+
+        A point that several others have is left to the first of them.
+        """
+        assert self._memory is not None
+        found = np.array([self._memory.get(x) for x in current.x[slots]], dtype=object)
+        known = np.array([value is not None for value in found], dtype=bool)
+        values = found[known].astype(np.float64)
+        answered = slots[known]
+        if len(answered):
+            current.answer(answered, values)
+            self.n_repeated += len(answered)
+        if self._start.repeats and current.n_open > 1:
+            open = np.flatnonzero(current.open)  # not only `slots`: a new draw may be another slot's point
+            _, first = np.unique(current.x[open], axis=0, return_index=True)
+            if len(first) < len(open):
+                current.wait_for_twins(np.delete(open, first))
+        failed: NDArray[np.intp] = answered[np.isnan(values)]
+        return failed
+
+    def _answer_twins(self, current: Generation) -> None:
+        """All that was open is told: the same point has the same value."""
+        assert self._memory is not None and current.twins is not None
+        slots = np.flatnonzero(current.twins)
+        values = [self._memory.get(x) for x in current.x[slots]]
+        current.settle_twins(slots, np.array(values, dtype=np.float64))
+        self.n_repeated += len(slots)
 
     def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> list[float]:
         """Take in some evaluations; returns the feasible values among them."""
@@ -188,6 +225,9 @@ class Optimizer(Search):
             point = x[i].copy()
             point.setflags(write=False)
             self.best = Best(point, low, self.evaluations + i + 1)
+        if self._memory is not None and self._start.repeats:
+            for point, value in zip(x, f.tolist(), strict=True):
+                self._memory.add(point, value)
         self.evaluations += len(f)
         self.n_infeasible += len(f) - len(feasible)
         return feasible
@@ -197,8 +237,11 @@ class Optimizer(Search):
         while slots.size:
             z, x, inside = self._distribution.draw(len(slots))
             current.redraw(slots, z, x)
-            current.reopen(slots if inside is None else slots[inside])
+            opened = slots if inside is None else slots[inside]
+            current.reopen(opened)
             slots = slots[:0] if inside is None else slots[~inside]
+            if self._memory is not None:
+                slots = np.union1d(slots, self._recall(current, opened))
             if self._start.max_redraws is None or current.redraws.sum() >= self._start.max_redraws:
                 return
 
@@ -208,6 +251,8 @@ class Optimizer(Search):
         self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1
         self._current = self._asked = None
+        if self._memory is not None:
+            self._memory.forget_oldest()
 
     # -- saving -------------------------------------------------------------------------------------------
 

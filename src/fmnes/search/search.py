@@ -6,17 +6,18 @@ Ask and tell, which change it, are in optimizer.py.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fmnes.arguments import check_memory, check_number, check_rng, names_options
-from fmnes.errors import ArgumentError, FmnesError, SnapshotError
+from fmnes.errors import FmnesError, SnapshotError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
 from fmnes.search.covariance import shaped_by
 from fmnes.search.distribution import Distribution
-from fmnes.search.memory import Memory, read_known
+from fmnes.search.known import read_known
+from fmnes.search.memory import Memory
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.slots import Generation
 from fmnes.search.start import Start
@@ -44,12 +45,14 @@ class Search:
     @names_options
     def __init__(
         self,
-        x0: ArrayLike,
+        x0: ArrayLike | None = None,
         sigma0: ArrayLike | None = None,
         *,
         method: str | Strategy | Resampling = "fm-nes",
         population_size: int | None = None,
         bounds: Any = None,
+        bounds_as: Literal["map", "failure"] = "map",
+        integers: Any = None,
         rng: int | np.random.Generator | None = None,
         target: float | None = None,
         max_evaluations: int | None = None,
@@ -60,11 +63,7 @@ class Search:
     ) -> None:
         if covariance is not None:
             sigma0, method = shaped_by(covariance, sigma0, x0, method)
-        elif sigma0 is None:
-            raise ArgumentError(
-                "sigma0: found None, wanted a positive number: about the distance to the optimum"
-            )
-        start = Start.of(x0, sigma0, method, population_size, bounds)
+        start = Start.of(x0, sigma0, method, population_size, bounds, bounds_as, integers)
         check_memory(start.strategy.matrices, len(start.x0), start.strategy.name, start.population_size)
         self.strategy, self.population_size, self.bounds = start.strategy, start.population_size, start.bounds
         self.target = check_number("target", target)
@@ -80,13 +79,16 @@ class Search:
         """Complete generations so far."""
         self.evaluations = 0
         self.n_infeasible = 0
-        self._memory = Memory(len(start.x0))
+        self.n_repeated = 0
+        """Points that were known already, and not evaluated again."""
+        self._memory = Memory(len(start.x0)) if start.repeats else None
         self.best = Best(None, np.inf, 0)
         for x, value in read_known(known, len(start.x0), start.bounds):
+            self._memory = self._memory or Memory(len(start.x0))
             self._memory.add(x, value)
             if value < self.best.fun:
                 self.best = Best(x, value, 0)
-        self._recent = Recent.for_problem(len(start.x0), self.population_size)
+        self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
@@ -99,9 +101,21 @@ class Search:
         return self._start.x0
 
     @property
+    def start_point(self) -> Vector:
+        """The point nearest to it that may be evaluated."""
+        return self._distribution.nearest(self._start.x0)
+
+    @property
     def sigma0(self) -> NDArray[Any]:
         """As it was given: a number, or one for each coordinate."""
         return self._start.steps
+
+    @property
+    def has_finite_bounds(self) -> bool:
+        """Has every coordinate a lower and an upper bound?"""
+        if self.bounds is None:
+            return False
+        return bool(np.isfinite(self.bounds.lower).all() and np.isfinite(self.bounds.upper).all())
 
     def failing(self, stop: Stop) -> bool:
         """Do points fail where it ended? A shape that is too elongated lies flat along what fails: it meets
@@ -112,7 +126,12 @@ class Search:
 
     def known(self, x: Vector) -> float | None:
         """The value of a point that is known without evaluating it: NaN if it fails; None: not known."""
-        return self._memory.get(x)
+        return None if self._memory is None else self._memory.get(x)
+
+    def remember(self, x: Vector, value: float) -> None:
+        """A point that was evaluated outside of this search; where points come again it is not run again."""
+        if self._memory is not None and self._start.repeats:
+            self._memory.add(x, value)
 
     @property
     def mean(self) -> Vector:
@@ -134,13 +153,14 @@ class Search:
             generation=self.generation,
             evaluations=self.evaluations,
             population_size=self.population_size,
-            mean=self._distribution.in_user_units(shape.mean),
+            mean=self._distribution.as_point(shape.mean),
             sigma=float(shape.sigma),
             axis_lengths=np.array(shape.axis_lengths),
             phase=shape.phase,
             feasible_share=self._feasible_share,
             generation_best=self._recent.bests[-1] if self._recent.bests else np.inf,
             best=self.best,
+            n_repeated=self.n_repeated,
         )
 
     @property
@@ -155,15 +175,26 @@ class Search:
 
     def stop_at(self, view: View) -> Stop | None:
         """The same for a view that was taken already."""
-        if self._start.scale is not None:  # compare the mean with steps in the same units
+        if self._distribution.own_units:  # compare the mean with steps in the same units
             view = replace(view, mean=self._distribution.state.mean)
+        xtol = None if self._start.repeats else self.xtol  # the steps of a grid never vanish
+        steps = self._in_real_coordinates(view)
         return self.limit_reached() or search_ended(
-            view, self._recent, self._start.sigma, xtol=self.xtol, ftol=self.ftol
+            view, self._recent, self._start.sigma, xtol=xtol, ftol=self.ftol, steps=steps
         )
 
     def steps_below(self, factor: float, view: View) -> Stop | None:
-        """Have the steps shrunk to this multiple of sigma0?"""
-        return steps_vanished(view, self._start.sigma, factor)
+        """Have the steps shrunk to this multiple of sigma0? Those of a grid never do."""
+        if self._start.repeats:
+            return None
+        if self._distribution.own_units:
+            view = replace(view, mean=self._distribution.state.mean)
+        return steps_vanished(self._in_real_coordinates(view), self._start.sigma, factor)
+
+    def _in_real_coordinates(self, view: View) -> View:
+        """Without the discrete ones, if there are others."""
+        mixed = self._start.grid is not None and not self._start.repeats
+        return self._distribution.real_part(view) if mixed else view
 
     @property
     def rng(self) -> np.random.Generator:
@@ -197,7 +228,8 @@ class Search:
             nfev=self.evaluations,
             nit=self.generation,
             n_infeasible=self.n_infeasible,
-            x_mean=self.mean,
+            n_repeated=self.n_repeated,
+            x_mean=self._distribution.nearest(self.mean),
             seed=self.seed,
             covariance=self._small_covariance(),
             sigma0=self._start.sigma,
@@ -220,6 +252,15 @@ class Search:
         opt.seed, opt.restart = None, self.restart + 1
         return opt
 
+    def _check_twins(self, current: Generation) -> None:
+        """Of a file: each slot that waits for its twin must have one that gets a value."""
+        if current.twins is None:
+            return
+        asked = {x.tobytes() for x in current.x[current.open]}
+        for x in current.x[current.twins]:
+            if self._memory is None or not (x.tobytes() in asked or self._memory.get(x) is not None):
+                raise SnapshotError("a slot without its twin")
+
     def _limits(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LIMITS}
 
@@ -235,12 +276,14 @@ class Search:
             "generation": self.generation,
             "evaluations": self.evaluations,
             "n_infeasible": self.n_infeasible,
+            "n_repeated": self.n_repeated,
         }
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self.best)]
-        parts.append(self._memory.dump())
         if self._current is not None:
             parts.append(self._current.dump())
+        if self._memory is not None:
+            parts.append(self._memory.dump())
         for more_metadata, more_arrays in parts:
             metadata |= more_metadata
             arrays |= more_arrays
@@ -277,9 +320,14 @@ class Search:
         for name in ("generation", "evaluations", "n_infeasible"):
             setattr(opt, name, count(metadata[name]))
         opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
+        opt.n_repeated = count(metadata.get("n_repeated", 0))  # nor had it these
+        if opt._memory is None and "memory.x" in arrays:  # of what was known before
+            opt._memory = Memory(d)
+        if opt._memory is not None:
+            opt._memory.restore(arrays)
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt.best = restore_best(metadata, arrays, d)
-        opt._memory.restore(arrays)
         if "current.z" in arrays:
             opt._current = Generation.restore(metadata, arrays, start.draws, start.population_size, d)
+            opt._check_twins(opt._current)
         return opt

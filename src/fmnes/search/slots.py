@@ -1,7 +1,8 @@
 """One generation in progress: λ slots, each with a point that either has a value or still needs one.
 
 This one mechanism serves points outside the bounds (filled as failed before anybody is asked), lost
-evaluations (the slot stays open), resampling (a failed slot gets a new draw) and half-finished generations.
+evaluations (the slot stays open), resampling (a failed slot gets a new draw), points that are known already
+(filled from memory) and half-finished generations.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class Generation:
     early: NDArray[np.bool_] | None = None
     """Open slots whose value is in `f` already, but waits until those in front of it have theirs: values are
     counted in slot order, whatever order they come in. None: there are none. (λ,)"""
+    twins: NDArray[np.bool_] | None = None
+    """Closed slots whose point is also that of an open slot: they get its value when all have theirs. None:
+    there are none. (λ,)"""
     handed_out: set[int] | None = None
     """Slots whose point somebody has been given by name. Not saved: after a load those may be gone."""
 
@@ -75,6 +79,20 @@ class Generation:
             self.early = early if early.any() else None
         self.evaluated += len(slots)
         self.n_open -= len(slots)
+
+    def answer(self, slots: NDArray[np.intp], values: Floats) -> None:
+        """Values of open slots that nobody had to evaluate."""
+        self.f, self.open = _with(self.f, slots, values), _with(self.open, slots, False)
+        self.n_open -= len(slots)
+
+    def wait_for_twins(self, slots: NDArray[np.intp]) -> None:
+        """`slots` are open ones that need no evaluation of their own."""
+        self.twins = _with(_common(len(self.f)).none if self.twins is None else self.twins, slots, True)
+        self.open = _with(self.open, slots, False)
+        self.n_open -= len(slots)
+
+    def settle_twins(self, slots: NDArray[np.intp], values: Floats) -> None:
+        self.f, self.twins = _with(self.f, slots, values), None
 
     def reopen(self, slots: NDArray[np.intp]) -> None:
         """`slots` are filled ones, which need a value again."""
@@ -119,7 +137,8 @@ class Generation:
     # -- saving -------------------------------------------------------------------------------------------
 
     def dump(self) -> Saved:
-        names = ["z", "x", "f", "open", "redraws", *(["early"] if self.early is not None else [])]
+        names = ["z", "x", "f", "open", "redraws"]
+        names += [name for name in ("early", "twins") if getattr(self, name) is not None]
         return {"evaluated": self.evaluated}, {f"current.{name}": getattr(self, name) for name in names}
 
     @classmethod
@@ -130,6 +149,9 @@ class Generation:
         open = shaped(arrays["current.open"], (lam,), kinds="b")
         if early is not None and (shaped(early, (lam,), kinds="b") & ~open).any():
             raise SnapshotError("a slot that is counted and waits to be counted")
+        twins = arrays.get("current.twins")
+        if twins is not None and (shaped(twins, (lam,), kinds="b") & open).any():
+            raise SnapshotError("a slot that is open and waits for its twin")
         return cls(
             z=finite(arrays["current.z"], (draws, d)),
             x=shaped(arrays["current.x"], (lam, d)),
@@ -138,6 +160,7 @@ class Generation:
             redraws=shaped(arrays["current.redraws"], (lam,), kinds="i"),
             evaluated=count(metadata["evaluated"]),
             early=early if early is not None and early.any() else None,
+            twins=twins if twins is not None and twins.any() else None,
         )
 
 

@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmnes.arguments import (
-    Bounds,
-    check_bounds,
-    check_population_size,
-    check_sigma0,
-    check_x0,
-    one_population_size,
-)
+from fmnes.arguments import check_population_size, check_sigma0, check_x0, one_population_size
+from fmnes.bounds import BOUNDS_AS, Bounds, check_inside, read_bounds, start_from
 from fmnes.errors import UsageError
 from fmnes.result import Vector
+from fmnes.search.box import Box
+from fmnes.search.integers import Grid, check_integers, grid_of
+from fmnes.search.margin import check_deviations
 from fmnes.search.saved import Saved, plain
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
+from fmnes.strategies.checks import check_choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,31 +31,69 @@ class Start:
     """Of `Resampling`; None: failed points are not redrawn."""
     population_size: int
     bounds: Bounds | None
+    """One lower and one upper bound for each coordinate."""
+    bounds_as: str
+    """ "map": every point is mapped inside; "failure": one outside has failed."""
     sigma: float
     """The step size: `steps`, or their geometric mean."""
     scale: Vector | None
     """What each coordinate is multiplied with, if `steps` are several."""
+    integers: Vector | None
+    """The width of each coordinate's grid, 0 for a real one; None: all are real."""
+    grid: Grid | None
+    """What the discrete coordinates may be; None: there are none."""
 
     @classmethod
     def of(
         cls,
-        x0: ArrayLike,
-        sigma0: ArrayLike,
+        x0: ArrayLike | None,
+        sigma0: ArrayLike | None,
         method: str | Strategy | Resampling,
         population_size: int | None,
         bounds: Any,
+        bounds_as: str,
+        integers: Any = None,
     ) -> Start:
-        x0 = check_x0(x0)
+        check_choice("bounds_as", bounds_as, BOUNDS_AS)
+        given = None if x0 is None else check_x0(x0)
+        read = read_bounds(bounds, None if given is None else len(given))
+        x0, sigma0 = start_from(read, given, sigma0)
         strategy, max_redraws = resolve(method)
         wanted = one_population_size(population_size, strategy.population_size)
         size = check_population_size(wanted, len(x0), strategy.mirrored)
         sigma, scale = check_sigma0(sigma0, x0)
-        return cls(x0, np.array(sigma0), strategy, max_redraws, size, check_bounds(bounds, x0), sigma, scale)
+        if read is not None:
+            check_inside(x0, read)
+        widths = check_integers(integers, len(x0))
+        grid = None
+        if widths is not None:
+            check_deviations(strategy)
+            open = Bounds(np.full(len(x0), -np.inf), np.full(len(x0), np.inf)) if read is None else read
+            grid = grid_of(widths, open.lower, open.upper)
+        steps = np.array(sigma0)
+        return cls(x0, steps, strategy, max_redraws, size, read, bounds_as, sigma, scale, widths, grid)
 
     @property
     def draws(self) -> int:
         """Rows of z that a generation takes."""
         return self.population_size // 2 if self.strategy.mirrored else self.population_size
+
+    @property
+    def box(self) -> Box | None:
+        """What maps the search's points inside the bounds; None if there is nothing to map."""
+        if self.bounds is None or self.bounds_as != "map":
+            return None
+        if self.grid is None:
+            return Box.of(self.bounds, self.steps)
+        # Those on a grid end with it, and have no bound to come near to.
+        lower, upper = self.bounds.lower.copy(), self.bounds.upper.copy()
+        lower[self.grid.where], upper[self.grid.where] = -np.inf, np.inf
+        return Box.of(Bounds(lower, upper), self.steps)
+
+    @property
+    def repeats(self) -> bool:
+        """Is every coordinate discrete, so that points come again?"""
+        return self.grid is not None and self.grid.covers_all
 
     def arguments(self) -> dict[str, Any]:
         """Those that make this start again."""
@@ -70,6 +106,8 @@ class Start:
             "method": method,
             "population_size": self.population_size,
             "bounds": self.bounds,
+            "bounds_as": self.bounds_as,
+            "integers": self.integers,
         }
 
     def again(self, x0: Vector, sigma0: NDArray[Any], population_size: int) -> dict[str, Any]:
@@ -94,12 +132,15 @@ class Start:
             "settings": plain(settings),
             "max_redraws": plain(self.max_redraws),
             "population_size": self.population_size,
+            "bounds_as": self.bounds_as,
         }
         arrays = {"x0": self.x0, "sigma0": np.asarray(self.steps, dtype=float)}
         if B0 is not None:
             arrays["B0"] = np.asarray(B0, dtype=float)
         if self.bounds is not None:
-            arrays["lower"], arrays["upper"] = self.bounds
+            arrays["lower"], arrays["upper"] = self.bounds.lower, self.bounds.upper
+        if self.integers is not None:
+            arrays["integers"] = self.integers
         return metadata, arrays
 
     @classmethod
@@ -109,5 +150,8 @@ class Start:
         method: Any = METHODS[metadata["method"]](**metadata["settings"], **shape)
         if metadata["max_redraws"] is not None:
             method = Resampling(method, metadata["max_redraws"])
-        bounds = (arrays["lower"], arrays["upper"]) if "lower" in arrays else None
-        return cls.of(arrays["x0"], arrays["sigma0"], method, metadata["population_size"], bounds)
+        bounds = Bounds(arrays["lower"], arrays["upper"]) if "lower" in arrays else None
+        bounds_as = metadata.get("bounds_as", "failure")  # up to 0.2 there was nothing else
+        integers = arrays.get("integers")  # nor were there any of these
+        size = metadata["population_size"]
+        return cls.of(arrays["x0"], arrays["sigma0"], method, size, bounds, bounds_as, integers)

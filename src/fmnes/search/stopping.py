@@ -6,6 +6,7 @@ never enter a difference, so no inf − inf can keep a run from stopping.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -43,11 +44,17 @@ class Recent:
     infeasible: int = 0
     """Generations in a row without one feasible value."""
     unevaluated: int = 0
-    """Generations in a row without one evaluation (all points out of bounds)."""
+    """Generations in a row without one evaluation (all points out of bounds, or known)."""
 
     @classmethod
-    def for_problem(cls, d: int, population_size: int) -> Recent:
-        window = min(10 + -(-30 * d // population_size), 2000)
+    def for_problem(cls, d: int, population_size: int, discrete: bool = False) -> Recent:
+        """discrete: is every coordinate? Then no step vanishes, and the values alone say when it is over."""
+        window = 10 + -(-30 * d // population_size)
+        if discrete:
+            # The margin tries each of the up to 2d neighbours of a point once in 2d generations, on average.
+            # After so many, one of them is still untried in one of 20 runs.
+            window = max(window, math.ceil(2 * d * math.log(40 * d)))
+        window = min(window, 2000)
         return cls(window, deque(maxlen=window), deque(maxlen=window))
 
     @property
@@ -102,13 +109,21 @@ def budget_spent(evaluations: int, max_evaluations: int | None) -> Stop | None:
 def nothing_feasible(recent: Recent) -> Stop | None:
     if recent.unevaluated >= recent.patience:
         return Stop(
-            StopReason.NO_FEASIBLE, f"{recent.unevaluated} generations in a row lay outside the bounds"
+            StopReason.NO_FEASIBLE,
+            f"{recent.unevaluated} generations in a row lay outside the bounds, or are known to fail",
         )
     if recent.infeasible >= recent.patience:
         return Stop(
             StopReason.NO_FEASIBLE, f"every evaluation of {recent.infeasible} generations in a row failed"
         )
     return None
+
+
+def nothing_new(recent: Recent) -> Stop | None:
+    """All points are known, and not only known to fail."""
+    if recent.unevaluated < recent.patience or recent.infeasible >= recent.patience:
+        return None
+    return Stop(StopReason.REPEATED, f"no new one in {recent.unevaluated} generations")
 
 
 def flat(recent: Recent) -> Stop | None:
@@ -161,14 +176,24 @@ def step_size_out_of_range(view: View, sigma0: float) -> Stop | None:
 
 
 def search_ended(
-    view: View, recent: Recent, sigma0: float, *, xtol: float | None, ftol: float | None
+    view: View,
+    recent: Recent,
+    sigma0: float,
+    *,
+    xtol: float | None,
+    ftol: float | None,
+    steps: View | None = None,
 ) -> Stop | None:
-    """The first criterion that the search itself meets; the user's own limits are the two at the top."""
+    """The first criterion that the search itself meets; the user's own limits are the two at the top.
+
+    steps: the view of those coordinates whose steps can vanish, where they are not all.
+    """
     return (
-        nothing_feasible(recent)
+        nothing_new(recent)
+        or nothing_feasible(recent)
         or flat(recent)
         or values_settled(recent, ftol)
-        or steps_vanished(view, sigma0, xtol)
-        or ill_conditioned(view)
+        or steps_vanished(steps or view, sigma0, xtol)
+        or ill_conditioned(steps or view)
         or step_size_out_of_range(view, sigma0)
     )

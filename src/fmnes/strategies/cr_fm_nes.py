@@ -244,15 +244,24 @@ class CRFMNES:
         xp = backend.xp
         d = len(state.mean)
         phase = phase_name(xp.sqrt(dot(state.p_sigma, state.p_sigma, xp)), expected_norm(d), backend)
-        (deviations,), _ = by_columns(
-            lambda D, v: ((D * xp.sqrt(1 + v * v),), ()), state.D, state.v, backend=backend
-        )
-        return Shape(state.mean, state.sigma, deviations, phase)
+        return Shape(state.mean, state.sigma, _spread(state, backend), phase)
+
+    def deviations(self, state: CRFMNESState, backend: Backend = NUMPY) -> Array:
+        """Of the coordinates: the roots of the covariance's diagonal, without the matrix."""
+        return state.sigma * _spread(state, backend)
 
     def covariance(self, state: CRFMNESState, backend: Backend = NUMPY) -> Array:
         D = state.sigma * state.D
         Dv = D * state.v
         return backend.xp.diag(D * D) + Dv[:, None] * Dv
+
+
+def _spread(state: CRFMNESState, backend: Backend) -> Array:
+    """The coordinates' standard deviations over σ."""
+    (spread,), _ = by_columns(
+        lambda D, v: ((D * backend.xp.sqrt(1 + v * v),), ()), state.D, state.v, backend=backend
+    )
+    return spread
 
 
 CRFMNES.__init__ = names_options(CRFMNES.__init__)  # type: ignore[method-assign]
