@@ -63,6 +63,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     # bounds
     "bounds swapped": ({"bounds": (5.0, -5.0)}, "bounds", "lower 5 >= upper -5", "lower < upper"),
     "bounds equal": ({"bounds": [(0, 3), (2, 2)]}, "bounds", "2 at coordinate 1", "lower < upper"),
+    "two lists of two": (
+        {"bounds": ([0, 0], [9, 9])},
+        "bounds",
+        "0 >= upper 0",
+        "two vectors .* fmnes.Bounds",
+    ),
     "bounds crossed": ({"bounds": Bounds(0, [3, -2])}, "bounds", "-2 at coordinate 1", "lower < upper"),
     "bounds both inf": ({"bounds": (inf, inf)}, "bounds", "inf >= upper inf", "lower < upper"),
     "bounds shape": ({"bounds": Bounds([0.0] * 3, 5)}, r"bounds \(lower\)", r"\(3,\)", "2 coordinates"),
@@ -128,6 +134,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "no x0, one pair": ({"x0": None, "bounds": (0, 1)}, "x0", "how many", "bounds for each coordinate"),
     "no x0, no pairs": ({"x0": None, "bounds": []}, "bounds", r"\[\]", "for each coordinate"),
+    "no x0, no numbers": ({"x0": None, "bounds": Bounds([], 1)}, "bounds", "no coordinate", "for each"),
     "no x0, other sizes": ({"x0": None, "bounds": Bounds([0] * 3, [1] * 2)}, "bounds", r"\(2,\)", "3 coord"),
     "no sigma0, open": ({"sigma0": None, "bounds": (None, 9)}, "sigma0", "-inf.*coordinate 0", "a quarter"),
     "no sigma0 beside x0": (

@@ -676,6 +676,17 @@ def test_restarts_and_what_comes_before_and_after_a_search(
         app(["minimize", str(path), "--restarts", "many"], standalone_mode=False)
 
 
+def test_bounds_of_a_problem_file_are_mapped_unless_it_says_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "problem.toml"
+    for line, inside in (("", True), ('bounds_as = "failure"\n', False)):
+        path.write_text(TEMPLATE_0_1.replace("[run]\n", f"[run]\n{line}"), encoding="utf-8")
+        problem = read_problem(path)
+        bounds_as = {key: value for key, value in problem.run.items() if key == "bounds_as"}
+        X = Optimizer(**{**problem.start, "sigma0": 0.2}, **bounds_as, rng=1, population_size=200).ask()
+        assert (len(X) == 200) == inside
+        assert (problem.start["bounds"].lower <= X).all() and (problem.start["bounds"].upper >= X).all()
+
+
 def test_all_methods_are_offered(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     for command in ("minimize", "demo"):

@@ -284,7 +284,7 @@ def test_discrete_coordinates_that_stay_wide_are_no_ill_condition() -> None:
 
 
 def test_the_margin_does_not_touch_real_coordinates() -> None:
-    opt = Optimizer(**MIXED, method="cma-es", rng=1)
+    opt = Optimizer(**{**MIXED, "bounds": None}, method="cma-es", rng=1)
     strategy, scales = opt.strategy, set()
     for _ in range(60):
         before = opt._distribution.state
@@ -309,6 +309,18 @@ def test_every_generation_keeps_its_margin() -> None:
         left = margin(grid, mean, deviation, alpha * (1 - 1e-6))
         assert left is None
         opt.tell(mixed(opt.ask()))
+
+
+@pytest.mark.parametrize("method", ["fm-nes", "cma-es", "xnes"])
+def test_steps_do_not_outgrow_the_grid(method: str) -> None:
+    """Beyond the last value further is never worse: a slope without end, on which a step size grows."""
+    bounds = [(0, 1), (0, 3), (0, 7), (0, 15), (-5, 5)]
+    opt = Optimizer(bounds=bounds, integers=[1, 1, 1, 1, 0], method=method, rng=1, target=-31 + 1e-6)
+    while opt.stop_reason is None and opt.evaluations < 4000:
+        opt.tell(-opt.ask().sum(axis=1))
+        deviations = np.sqrt(np.diag(opt._distribution.start.strategy.covariance(opt._distribution.state)))
+        assert (deviations * opt._distribution.scale <= np.array([1, 3, 7, 15, 10]) / 2.999).all()
+    assert opt.stop_reason is StopReason.TARGET
 
 
 def test_a_short_first_step_still_finds_other_values() -> None:
@@ -406,7 +418,7 @@ def test_saved_and_loaded_at_any_moment(problem: Any, method: Any, tmp_path: Pat
     assert one.mean.tobytes() == two.mean.tobytes()
     assert one.covariance.tobytes() == two.covariance.tobytes()
     if given is DISCRETE:
-        assert one._memory.dump()[1]["memory.x"].tobytes() == two._memory.dump()[1]["memory.x"].tobytes()
+        assert one._memory.dump()[1]["known.x"].tobytes() == two._memory.dump()[1]["known.x"].tobytes()
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
@@ -442,7 +454,7 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert math.isnan(memory.get(np.array([4.0, 0.0])) or 0.0)
     again = Memory(2)
     again.restore(memory.dump()[1])
-    assert again.dump()[1]["memory.f"].tobytes() == memory.dump()[1]["memory.f"].tobytes()
+    assert again.dump()[1]["known.f"].tobytes() == memory.dump()[1]["known.f"].tobytes()
     assert len(again) == 3
     fun = Counting(failing)
     result = fmnes.minimize(fun, **DISCRETE, rng=3, max_evaluations=5000)
@@ -450,7 +462,7 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.nfev == len(fun.points) > len(set(fun.points))
 
 
-@pytest.mark.parametrize("name", ["memory.x", "memory.f", "scale", "integers"])
+@pytest.mark.parametrize("name", ["known.x", "known.f", "scale", "integers"])
 @pytest.mark.parametrize("damage", [np.inf, -1.0, "shape", "gone"])
 def test_a_damaged_file_is_refused(name: str, damage: Any) -> None:
     opt = Optimizer(**DISCRETE, rng=1)
@@ -461,7 +473,7 @@ def test_a_damaged_file_is_refused(name: str, damage: Any) -> None:
         arrays[name] = np.concatenate((array, array))
     elif damage != "gone":
         arrays[name] = np.full_like(array, damage)
-    if (name, damage) in {("memory.x", -1.0), ("memory.f", -1.0), ("integers", "gone")}:
+    if (name, damage) in {("known.x", -1.0), ("known.f", -1.0), ("integers", "gone")}:
         return  # what could have been written
     with pytest.raises(fmnes.SnapshotError):
         Optimizer.restore(metadata, arrays)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmnes.arguments import floats, shown
+from fmnes.arguments import floats, names_options, shown
 from fmnes.errors import ArgumentError
 from fmnes.result import Vector
 
@@ -35,6 +35,9 @@ class Bounds:
     upper: Any = None
 
 
+Bounds.__init__ = names_options(Bounds.__init__)  # type: ignore[method-assign]
+
+
 def contain(bounds: Bounds, x: NDArray[np.float64]) -> NDArray[np.bool_]:
     """x: (n, d). A point on a bound is inside; one that is not finite never is."""
     return np.asarray(((x >= bounds.lower) & (x <= bounds.upper) & np.isfinite(x)).all(axis=1))
@@ -55,7 +58,7 @@ def read_bounds(bounds: Any, d: int | None) -> Bounds | None:
             "x0: found none, and bounds that are the same for all coordinates, so that nobody knows how many "
             "there are; wanted x0, or bounds for each coordinate"
         )
-    if sizes == [0, 0]:
+    if sizes[0] == 0:
         raise ArgumentError(f"bounds: found {shown(bounds)}, no coordinate at all; wanted {WANTED}")
     for name, side in sides.items():
         if side.ndim and side.shape != (sizes[0],):
@@ -63,7 +66,11 @@ def read_bounds(bounds: Any, d: int | None) -> Bounds | None:
                 f"bounds ({name}): found shape {side.shape}, wanted one number, or one for each of the "
                 f"{sizes[0]} coordinates"
             )
-    return _ordered(*(np.broadcast_to(side, (sizes[0],)).astype(float) for side in sides.values()))
+    lower, upper = (np.broadcast_to(side, (sizes[0],)).astype(float) for side in sides.values())
+    _check_order(lower, upper, _meant(bounds) if isinstance(bounds, (list, tuple)) else "")
+    for side in (lower, upper):
+        side.setflags(write=False)  # they are handed out
+    return Bounds(lower, upper)
 
 
 def _sides(bounds: Any, d: int | None) -> tuple[Any, Any]:
@@ -108,8 +115,10 @@ def _sides(bounds: Any, d: int | None) -> tuple[Any, Any]:
     return [low for low, _ in sides], [high for _, high in sides]
 
 
-def _meant(pairs: Any) -> str:
-    return "; two vectors are written as fmnes.Bounds(lower, upper)" if len(pairs) == 2 else ""
+def _meant(items: Any) -> str:
+    """A word to those who may have written all lower and all upper ones."""
+    two = len(items) == 2 and not all(map(_is_scalar, items))
+    return "; two vectors are written as fmnes.Bounds(lower, upper)" if two else ""
 
 
 def _is_scalar(side: Any) -> bool:
@@ -139,16 +148,15 @@ def _numbers(name: str, side: Any, none: float) -> NDArray[np.float64]:
     return array
 
 
-def _ordered(lower: Vector, upper: Vector) -> Bounds:
+def _check_order(lower: Vector, upper: Vector, hint: str) -> None:
     wrong = np.flatnonzero(lower >= upper)
     if wrong.size:
         i = int(wrong[0])
         how = "equal" if lower[i] == upper[i] else "crossed"
         raise ArgumentError(
             f"bounds: found lower {lower[i]:g} >= upper {upper[i]:g} at coordinate {i} ({how}), "
-            "wanted lower < upper"
+            f"wanted lower < upper{hint}"
         )
-    return Bounds(lower, upper)
 
 
 def check_inside(x0: Vector, bounds: Bounds) -> None:

@@ -15,7 +15,7 @@ command = ["PYTHON", "{here}/simulate.py", "{params}"]
 [parameters.width]
 start = 0.3          # where to begin
 step = 0.1           # about how far away the best value may be
-lower = 0.01         # optional bounds: points outside are never run
+lower = 0.01         # optional bounds: no point is outside
 upper = 1.0
 
 [parameters.height]

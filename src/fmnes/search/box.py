@@ -15,16 +15,16 @@ is σ₀ wide and there is one mirror.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.arguments import MIN_SIGMA0
 from fmnes.bounds import Bounds
+from fmnes.errors import ArgumentError
 from fmnes.result import Vector
 
 Floats = NDArray[np.float64]
@@ -34,6 +34,9 @@ LAYER = 0.1
 #: How far inside a search starts that was to start on a bound, as a part of the layer: there the slope is 0,
 #: and its first points would all be the same.
 START_INSIDE = 1e-3
+#: The longest step, as a part of the width (as `cma` has it). Steps as wide as the box give points that are
+#: spread evenly over it, whatever the mean: their values say nothing of y, and σ would grow without end.
+LONGEST_STEP = 1.0 / 3.0
 #: Beyond this, sums of a few bounds leave floating point: those coordinates are reckoned in larger units.
 _HUGE = 1e300
 _LARGE_UNIT = 1.0 / 16.0
@@ -88,7 +91,7 @@ class Box:
     def start(self, x0: Vector) -> Vector:
         """The y of `x0`, which is inside; moved a little further in from a bound. (d,)"""
         unit, _, _, _, layer, _, _ = self.table
-        low, high, x, y = self.lower * unit, self.upper * unit, x0 * unit, x0.copy()
+        low, high, x = self.lower * unit, self.upper * unit, x0 * unit
         least = START_INSIDE * layer
         with np.errstate(all="ignore"):  # of coordinates and sides that are not chosen
             # Roots of the factors, whose product may be too small or too large.
@@ -97,22 +100,47 @@ class Box:
             y = np.where(x0 < self.first, near / unit, np.where(x0 > self.last, far / unit, x0))
         return np.clip(y, -_MAX, _MAX)
 
-    def secants(self, mean: Vector, deviations: Vector) -> Vector:
-        """How much wider the image of each N(mean, deviation²) is, with the sign of the slope. (d,)
+    def longest_step(self, scale: Vector | None) -> float:
+        """Of the search, in units of `scale`: by the widest interval; inf if one is open."""
+        with np.errstate(over="ignore"):
+            return float(((self.upper - self.lower) / (1.0 if scale is None else scale)).max()) * LONGEST_STEP
 
-        The slope at the mean would say nothing near a bound: it goes to 0 there, while the points still
-        spread. So a coordinate's standard deviation is that of its points, here over quantiles.
+    def covariance(self, mean: Vector, covariance: Floats) -> Floats:
+        """Of the points of N(mean, covariance) in y. (d, d)
+
+        The slope at the mean would say nothing near a bound, where it goes to 0 while points still spread. So
+        each variance is that of its coordinate's points, and a covariance is C's times both *mean* slopes,
+        which is exact if one of the two coordinates is not bent (Stein's lemma).
         """
-        nodes = _quantiles()[:, None]
-        with np.errstate(all="ignore"):
-            y = mean + deviations * nodes
-            x = self.onto(y)
-            if x is y:
-                return np.ones_like(mean)
-            x = x - x.mean(axis=0)
-            spread = np.sqrt((x * x).mean(axis=0)) / deviations
-        linear = (y >= self.first) & (y <= self.last)
-        return np.where(linear.all(axis=0), 1.0, np.where((x * nodes).sum(axis=0) < 0, -spread, spread))
+        z, weights = _quadrature()
+        deviations = np.sqrt(np.diag(covariance))
+        y = mean + deviations * z[:, None]
+        x = self.onto(y)
+        if x is y:
+            return covariance
+        bent = (x != y).any(axis=0)
+        x, weights = x[:, bent], weights[:, None]
+        x = x - (weights * x).sum(axis=0)
+        slopes = np.ones_like(mean)
+        slopes[bent] = (weights * x * z[:, None]).sum(axis=0) / deviations[bent]
+        mapped = covariance * np.outer(slopes, slopes)
+        mapped[bent, bent] = (weights * x * x).sum(axis=0)
+        return mapped
+
+
+def limited_steps(steps: Any, bounds: Bounds) -> Any:
+    """σ₀, where it is not too long for the box; else one for each coordinate, at most `LONGEST_STEP`."""
+    longest = (bounds.upper * _LARGE_UNIT - bounds.lower * _LARGE_UNIT) * LONGEST_STEP / _LARGE_UNIT
+    with np.errstate(invalid="ignore"):  # there is no space beside infinity
+        space = np.spacing(np.maximum(np.abs(bounds.lower), np.abs(bounds.upper)))
+    narrow = longest < np.fmax(space, MIN_SIGMA0)
+    if narrow.any():
+        i = int(narrow.argmax())
+        found = f"lower {float(bounds.lower[i])} and upper {float(bounds.upper[i])} at coordinate {i}"
+        raise ArgumentError(
+            f"bounds: found {found}, too close together for floating point; wanted room between them"
+        )
+    return steps if (np.asarray(steps) <= longest).all() else np.minimum(steps, longest)
 
 
 def _bend(y: Floats, table: Floats) -> Floats:
@@ -131,7 +159,7 @@ def _bend(y: Floats, table: Floats) -> Floats:
 
 
 @lru_cache(maxsize=1)
-def _quantiles(n: int = 100) -> Floats:
-    """Of the standard normal distribution, scaled so that their variance is 1. (n,)"""
-    z = np.array([NormalDist().inv_cdf((k + 0.5) / n) for k in range(n)])
-    return z / math.sqrt(float(z @ z) / n)
+def _quadrature() -> tuple[Floats, Floats]:
+    """Gauss and Hermite's: points, and weights with the sum 1, of the standard normal distribution."""
+    z, weights = np.polynomial.hermite_e.hermegauss(50)
+    return z, weights / weights.sum()

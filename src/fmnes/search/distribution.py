@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fmnes.bounds import contain
 from fmnes.errors import SnapshotError
 from fmnes.result import Vector, View
+from fmnes.search.box import LONGEST_STEP
 from fmnes.search.integers import Grid
 from fmnes.search.margin import margin, marginal_deviations
 from fmnes.search.saved import Saved, count, finite, plain, restore_rng
@@ -34,8 +35,9 @@ class Distribution:
         y0 = start.x0 if self.box is None else self.box.start(start.x0)
         mean = y0 if start.scale is None else y0 / start.scale
         self.state: Any = start.strategy.init(mean, np.float64(start.sigma), z0)
+        self._longest = math.inf if self.box is None else self.box.longest_step(start.scale)
         self.scale = start.scale
-        """What the strategy's coordinates are multiplied with; that of a discrete one changes (margin.py)."""
+        """What the strategy's coordinates are multiplied with; where some are discrete it changes."""
         self.deviations: Vector | None = None
         """Of the strategy's coordinates, without the scale; None where all are real. (d,)"""
         if start.grid is not None:
@@ -72,33 +74,46 @@ class Distribution:
             if good and self.start.grid is not None:
                 good = self._keep_margin(self.start.grid, self.state, state, len(f))
             elif good:
-                self.state = state
+                self.state = state if self._longest == math.inf else self._limited(state)
             self.faults += not good
 
     def _keep_margin(self, grid: Grid, before: Any, state: Any, population_size: int) -> bool:
-        """Take in a new state, its discrete coordinates corrected; False if that leaves floating point.
-
-        As in the paper, their means go as far as they would go without the stretching of their deviations:
-        steps that a selected point has only for the sake of the margin would make the means wander.
-        """
+        """Take in a new state, its discrete coordinates corrected; False if that leaves floating point."""
         assert self.scale is not None
         where = grid.where
         deviations = marginal_deviations(self.start.strategy, state)
-        scale = self.scale[where]
-        steps = (state.mean - before.mean)[where]
-        if self.start.scale is not None:
-            steps = steps * self.start.scale[where]
-        mean = before.mean[where] * scale + steps
-        deviation = deviations[where] * scale
-        corrected = margin(grid, mean, deviation, 1 / (len(state.mean) * population_size))
+        # At an end of the grid further is never worse, so that the search goes on as if down an endless
+        # slope. Its steps must not grow with it: not beyond the grid, nor beyond the box of the real ones.
+        scale = np.minimum(self.scale, self._widest(grid) / deviations)
+        mean = state.mean * self.scale
+        # As in the paper, a mean goes as far as it would go without the stretching: steps that a selected
+        # point has only for the sake of the margin would make it wander.
+        unstretched = np.minimum(self.scale, 1.0 if self.start.scale is None else self.start.scale)
+        mean[where] = (before.mean * self.scale + (state.mean - before.mean) * unstretched)[where]
+        alpha = 1 / (len(mean) * population_size)
+        corrected = margin(grid, mean[where], (deviations * scale)[where], alpha)
         if corrected is not None:
-            mean, scale = corrected[0], scale * (corrected[1] / deviation)
-        means, scales = state.mean.copy(), self.scale.copy()
-        means[where], scales[where] = mean / scale, scale
-        if not (np.isfinite(means).all() and np.isfinite(scales).all() and (scales > 0).all()):
+            mean[where], scale[where] = corrected[0], corrected[1] / deviations[where]
+        kept = scale == self.scale
+        kept[where] = False
+        means = np.where(kept, state.mean, mean / scale)
+        if not (np.isfinite(means).all() and np.isfinite(scale).all() and (scale > 0).all()):
             return False
-        self.state, self.scale, self.deviations = state._replace(mean=means), scales, deviations
+        self.state, self.scale, self.deviations = state._replace(mean=means), scale, deviations
         return True
+
+    def _widest(self, grid: Grid) -> Vector:
+        """Steps of each coordinate at most. (d,)"""
+        box = self.box
+        widest = np.full(grid.d, np.inf) if box is None else LONGEST_STEP * (box.upper - box.lower)
+        widest[grid.where] = LONGEST_STEP * (grid.upper - grid.lower)
+        return widest
+
+    def _limited(self, state: Any) -> Any:
+        longest = float(self.start.strategy.shape(state).axis_lengths.max())
+        if not state.sigma * longest > self._longest:
+            return state
+        return state._replace(sigma=np.float64(self._longest / longest))
 
     @property
     def mean(self) -> Vector:
@@ -106,15 +121,13 @@ class Distribution:
 
     @property
     def covariance(self) -> Floats:
-        """Of the points; where they are mapped, variances are theirs and correlations those of y."""
         covariance: Floats = self.start.strategy.covariance(self.state)
         scale = self.scale
         if scale is not None:
             covariance = covariance * np.outer(scale, scale)
         if self.box is None:
             return covariance
-        secants = self.box.secants(self._in_user_units(self.state.mean), np.sqrt(np.diag(covariance)))
-        return covariance * np.outer(secants, secants)
+        return self.box.covariance(self._in_user_units(self.state.mean), covariance)
 
     @property
     def shape(self) -> Shape:

@@ -36,7 +36,7 @@ class Memory:
 
     def get(self, x: Vector) -> float | None:
         """Its value, NaN if it had failed; None if it is not known."""
-        return self._values.get(_key(x))
+        return self._values.get(_key(x)) if self._values else None
 
     def add(self, x: Vector, value: float) -> None:
         """Nothing is forgotten by this: what a generation has learned stays until it is complete."""
@@ -48,13 +48,17 @@ class Memory:
             del self._values[key]
 
     def dump(self) -> Saved:
+        if not self._values:
+            return {}, {}
         x = np.frombuffer(b"".join(self._values), dtype=np.float64).reshape(-1, self._d)
-        return {}, {"memory.x": x, "memory.f": np.array(list(self._values.values()))}
+        return {}, {"known.x": x, "known.f": np.array(list(self._values.values()))}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Into a fresh one."""
-        f = arrays["memory.f"]
-        x = finite(arrays["memory.x"], (f.size, self._d))
+        if "known.x" not in arrays and "known.f" not in arrays:
+            return
+        f = arrays["known.f"]
+        x = finite(arrays["known.x"], (f.size, self._d))
         if np.isinf(shaped(f, (f.size,))).any():
             raise SnapshotError("infinity among the remembered values")
         for point, value in zip(x, f.tolist(), strict=True):

@@ -47,8 +47,8 @@ class Optimizer(Search):
         """The points that still need a value, (n, d) and read-only; n ≤ λ.
 
         Near the end of `max_evaluations` only as many as the budget allows. No points at all are returned if
-        a long row of generations fell outside the bounds entirely, or was known entirely; `stop_reason` is
-        NO_FEASIBLE or REPEATED then.
+        a long row of generations was known already, or fell outside the bounds entirely (with
+        `bounds_as="failure"`); `stop_reason` is REPEATED or NO_FEASIBLE then.
 
         With a number: up to n of them that nobody has been given yet, each with an `id` and its `x`. An empty
         list means that all are given out: tell some of their values first.
@@ -182,36 +182,40 @@ class Optimizer(Search):
         z, x, inside = self._distribution.draw(self._start.draws)
         self._current = current = Generation.of(z, x, inside)
         failed = _NO_SLOTS if inside is None else np.flatnonzero(~inside)
-        if self._memory is not None:
+        if self._recalls:
             failed = np.union1d(failed, self._recall(current, np.flatnonzero(current.open)))
         if self._start.max_redraws is not None and failed.size:
             self._redraw(current, failed)
         return current
 
+    @property
+    def _recalls(self) -> bool:
+        """Can a point be known before it is evaluated?"""
+        return self._start.repeats or len(self._memory) > 0
+
     def _recall(self, current: Generation, slots: NDArray[np.intp]) -> NDArray[np.intp]:
         """Answer those open slots whose point is known; returns the ones whose point is known to fail.
 
-        A point that several others have is left to the first of them.
+        A point that several open slots have is left to the first of them.
         """
-        assert self._memory is not None
         found = np.array([self._memory.get(x) for x in current.x[slots]], dtype=object)
         known = np.array([value is not None for value in found], dtype=bool)
         values = found[known].astype(np.float64)
-        answered = slots[known]
+        answered, new = slots[known], slots[~known]
         if len(answered):
             current.answer(answered, values)
             self.n_repeated += len(answered)
-        if self._start.repeats and current.n_open > 1:
-            open = np.flatnonzero(current.open)  # not only `slots`: a new draw may be another slot's point
-            _, first = np.unique(current.x[open], axis=0, return_index=True)
-            if len(first) < len(open):
-                current.wait_for_twins(np.delete(open, first))
+        if self._start.repeats and len(new):
+            asked = np.concatenate((np.setdiff1d(np.flatnonzero(current.open), new), new))
+            _, first = np.unique(current.x[asked], axis=0, return_index=True)
+            if len(first) < len(asked):
+                current.wait_for_twins(np.delete(asked, first))
         failed: NDArray[np.intp] = answered[np.isnan(values)]
         return failed
 
     def _answer_twins(self, current: Generation) -> None:
         """All that was open is told: the same point has the same value."""
-        assert self._memory is not None and current.twins is not None
+        assert current.twins is not None
         slots = np.flatnonzero(current.twins)
         values = [self._memory.get(x) for x in current.x[slots]]
         current.settle_twins(slots, np.array(values, dtype=np.float64))
@@ -225,7 +229,7 @@ class Optimizer(Search):
             point = x[i].copy()
             point.setflags(write=False)
             self.best = Best(point, low, self.evaluations + i + 1)
-        if self._memory is not None and self._start.repeats:
+        if self._start.repeats:
             for point, value in zip(x, f.tolist(), strict=True):
                 self._memory.add(point, value)
         self.evaluations += len(f)
@@ -240,7 +244,7 @@ class Optimizer(Search):
             opened = slots if inside is None else slots[inside]
             current.reopen(opened)
             slots = slots[:0] if inside is None else slots[~inside]
-            if self._memory is not None:
+            if self._recalls:
                 slots = np.union1d(slots, self._recall(current, opened))
             if self._start.max_redraws is None or current.redraws.sum() >= self._start.max_redraws:
                 return
@@ -251,7 +255,7 @@ class Optimizer(Search):
         self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1
         self._current = self._asked = None
-        if self._memory is not None:
+        if self._start.repeats:
             self._memory.forget_oldest()
 
     # -- saving -------------------------------------------------------------------------------------------

@@ -81,10 +81,10 @@ class Search:
         self.n_infeasible = 0
         self.n_repeated = 0
         """Points that were known already, and not evaluated again."""
-        self._memory = Memory(len(start.x0)) if start.repeats else None
+        self._memory = Memory(len(start.x0))
+        """Of all points, where every coordinate is discrete; else nothing comes again."""
         self.best = Best(None, np.inf, 0)
         for x, value in read_known(known, len(start.x0), start.bounds):
-            self._memory = self._memory or Memory(len(start.x0))
             self._memory.add(x, value)
             if value < self.best.fun:
                 self.best = Best(x, value, 0)
@@ -126,11 +126,11 @@ class Search:
 
     def known(self, x: Vector) -> float | None:
         """The value of a point that is known without evaluating it: NaN if it fails; None: not known."""
-        return None if self._memory is None else self._memory.get(x)
+        return self._memory.get(x)
 
     def remember(self, x: Vector, value: float) -> None:
         """A point that was evaluated outside of this search; where points come again it is not run again."""
-        if self._memory is not None and self._start.repeats:
+        if self._start.repeats:
             self._memory.add(x, value)
 
     @property
@@ -258,7 +258,7 @@ class Search:
             return
         asked = {x.tobytes() for x in current.x[current.open]}
         for x in current.x[current.twins]:
-            if self._memory is None or not (x.tobytes() in asked or self._memory.get(x) is not None):
+            if x.tobytes() not in asked and self._memory.get(x) is None:
                 raise SnapshotError("a slot without its twin")
 
     def _limits(self) -> dict[str, Any]:
@@ -282,8 +282,7 @@ class Search:
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self.best)]
         if self._current is not None:
             parts.append(self._current.dump())
-        if self._memory is not None:
-            parts.append(self._memory.dump())
+        parts.append(self._memory.dump())
         for more_metadata, more_arrays in parts:
             metadata |= more_metadata
             arrays |= more_arrays
@@ -321,10 +320,7 @@ class Search:
             setattr(opt, name, count(metadata[name]))
         opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
         opt.n_repeated = count(metadata.get("n_repeated", 0))  # nor had it these
-        if opt._memory is None and "memory.x" in arrays:  # of what was known before
-            opt._memory = Memory(d)
-        if opt._memory is not None:
-            opt._memory.restore(arrays)
+        opt._memory.restore(arrays)
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt.best = restore_best(metadata, arrays, d)
         if "current.z" in arrays:

@@ -13,7 +13,7 @@ from fmnes.arguments import check_population_size, check_sigma0, check_x0, one_p
 from fmnes.bounds import BOUNDS_AS, Bounds, check_inside, read_bounds, start_from
 from fmnes.errors import UsageError
 from fmnes.result import Vector
-from fmnes.search.box import Box
+from fmnes.search.box import Box, limited_steps
 from fmnes.search.integers import Grid, check_integers, grid_of
 from fmnes.search.margin import check_deviations
 from fmnes.search.saved import Saved, plain
@@ -35,7 +35,7 @@ class Start:
     bounds_as: str
     """ "map": every point is mapped inside; "failure": one outside has failed."""
     sigma: float
-    """The step size: `steps`, or their geometric mean."""
+    """The step size: `steps`, or their geometric mean; no longer than the bounds allow."""
     scale: Vector | None
     """What each coordinate is multiplied with, if `steps` are several."""
     integers: Vector | None
@@ -64,6 +64,8 @@ class Start:
         sigma, scale = check_sigma0(sigma0, x0)
         if read is not None:
             check_inside(x0, read)
+            if bounds_as == "map":
+                sigma, scale = check_sigma0(limited_steps(sigma0, read), x0)
         widths = check_integers(integers, len(x0))
         grid = None
         if widths is not None:

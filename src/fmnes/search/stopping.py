@@ -44,7 +44,7 @@ class Recent:
     infeasible: int = 0
     """Generations in a row without one feasible value."""
     unevaluated: int = 0
-    """Generations in a row without one evaluation (all points out of bounds, or known)."""
+    """Generations in a row without one evaluation (all points known, or out of bounds that fail)."""
 
     @classmethod
     def for_problem(cls, d: int, population_size: int, discrete: bool = False) -> Recent:
