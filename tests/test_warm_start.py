@@ -65,7 +65,7 @@ def test_a_good_shape_saves_evaluations_and_is_saved(tmp_path: Path) -> None:
         ({"covariance": np.eye(2), "method": "cma-es"}, "covariance: found it together with 'cma-es'"),
         ({"covariance": np.eye(2), "method": "cr-fm-nes"}, "covariance: .*'cr-fm-nes'"),
         ({"covariance": np.eye(2), "method": FMNES(B0=np.eye(2))}, "covariance: .*B0"),
-        ({}, "sigma0: found None"),
+        ({}, "sigma0: found none"),
     ],
 )
 def test_what_makes_no_sense_is_refused(settings: dict[str, Any], words: str) -> None:
@@ -144,5 +144,5 @@ def test_what_is_nothing_to_begin_from_is_refused(tmp_path: Path) -> None:
             minimize(lambda x: 1 / 0, warm_start=found)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="x0: found 3 coordinates, wanted 2"):
         minimize(lambda x: 1 / 0, [1.0, 2.0, 3.0], warm_start=before)
-    with pytest.raises(ArgumentError, match="x0: found None"):
+    with pytest.raises(ArgumentError, match="x0: found none"):
         minimize(lambda x: 1 / 0)

@@ -115,7 +115,7 @@ class Loop:
             return None
         if stop := self._limit():  # what is known already reaches the target
             return stop
-        x = state.opt.first_point
+        x = state.opt.start_point
         known = state.opt.known(x)
         if known is not None:
             state.start = StartPoint(made=True, value=known)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_callback, check_flag, check_path, names_options
-from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError
 from fmnes.result import Result, View
 from fmnes.run.searches import StartPoint
@@ -133,8 +132,6 @@ def minimize(
     )
     if warm_start is not None:
         x0, sigma0, covariance = warmed(warm_start, x0, sigma0, covariance, method)
-    if x0 is None:
-        raise ArgumentError("x0: found None, wanted a vector of finite numbers: where to start")
     opt = Optimizer(
         x0,
         sigma0,
@@ -151,7 +148,7 @@ def minimize(
         known=known,
         covariance=covariance,
     )
-    if restart_from == "uniform" and not _is_finite(opt.bounds):
+    if restart_from == "uniform" and not opt.has_finite_bounds:
         raise ArgumentError(
             "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
         )
@@ -175,7 +172,3 @@ def minimize(
         return run_session(
             state, settings, evaluator, directory=directory, callback=callback, progress=progress
         )
-
-
-def _is_finite(bounds: Bounds | None) -> bool:
-    return bounds is not None and bool(np.isfinite(bounds.lower).all() and np.isfinite(bounds.upper).all())

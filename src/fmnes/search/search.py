@@ -16,7 +16,8 @@ from fmnes.errors import FmnesError, SnapshotError
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
 from fmnes.search.covariance import shaped_by
 from fmnes.search.distribution import Distribution
-from fmnes.search.memory import Memory, read_known
+from fmnes.search.known import read_known
+from fmnes.search.memory import Memory
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.slots import Generation
 from fmnes.search.start import Start
@@ -99,19 +100,21 @@ class Search:
         return self._start.x0
 
     @property
-    def first_point(self) -> Vector:
-        """The same as a point that can be evaluated: on the grid of the discrete coordinates."""
+    def start_point(self) -> Vector:
+        """The point nearest to it that may be evaluated."""
         return self._distribution.nearest(self._start.x0)
-
-    def remember(self, x: Vector, value: float) -> None:
-        """A point that was evaluated beside the search; NaN: it failed."""
-        if self._start.repeats:
-            self._memory.add(x, value)
 
     @property
     def sigma0(self) -> NDArray[Any]:
         """As it was given: a number, or one for each coordinate."""
         return self._start.steps
+
+    @property
+    def has_finite_bounds(self) -> bool:
+        """Has every coordinate a lower and an upper bound?"""
+        if self.bounds is None:
+            return False
+        return bool(np.isfinite(self.bounds.lower).all() and np.isfinite(self.bounds.upper).all())
 
     def failing(self, stop: Stop) -> bool:
         """Do points fail where it ended? A shape that is too elongated lies flat along what fails: it meets
@@ -123,6 +126,11 @@ class Search:
     def known(self, x: Vector) -> float | None:
         """The value of a point that is known without evaluating it: NaN if it fails; None: not known."""
         return self._memory.get(x)
+
+    def remember(self, x: Vector, value: float) -> None:
+        """A point that was evaluated outside of this search; where points come again it is not run again."""
+        if self._start.repeats:
+            self._memory.add(x, value)
 
     @property
     def mean(self) -> Vector:
@@ -168,22 +176,24 @@ class Search:
         """The same for a view that was taken already."""
         if self._distribution.own_units:  # compare the mean with steps in the same units
             view = replace(view, mean=self._distribution.state.mean)
-        steps, xtol = view, self.xtol
-        if self._start.repeats:
-            xtol = None  # the steps of a grid never vanish
-        elif self._start.grid is not None:
-            steps = self._distribution.real_part(view)
+        xtol = None if self._start.repeats else self.xtol  # the steps of a grid never vanish
+        steps = self._in_real_coordinates(view)
         return self.limit_reached() or search_ended(
             view, self._recent, self._start.sigma, xtol=xtol, ftol=self.ftol, steps=steps
         )
 
     def steps_below(self, factor: float, view: View) -> Stop | None:
-        """Have the steps shrunk to this multiple of sigma0?"""
+        """Have the steps shrunk to this multiple of sigma0? Those of a grid never do."""
         if self._start.repeats:
             return None
-        if self._start.grid is not None:
-            view = self._distribution.real_part(view)
-        return steps_vanished(view, self._start.sigma, factor)
+        if self._distribution.own_units:
+            view = replace(view, mean=self._distribution.state.mean)
+        return steps_vanished(self._in_real_coordinates(view), self._start.sigma, factor)
+
+    def _in_real_coordinates(self, view: View) -> View:
+        """Without the discrete ones, if there are others."""
+        mixed = self._start.grid is not None and not self._start.repeats
+        return self._distribution.real_part(view) if mixed else view
 
     @property
     def rng(self) -> np.random.Generator:
