@@ -57,8 +57,9 @@ def test_what_is_a_success() -> None:
     elongated = searched(reason="ILL_CONDITIONED")
     assert not has_settled([elongated], look=True) and has_settled([elongated, vain], look=True)
     cut = searched("look", gained=False, reason="MAX_EVALUATIONS")
-    assert not has_settled([first, cut], look=True)
-    assert "looking again" in ending([first, cut])[1]
+    assert has_settled([first, cut], look=True) and not has_settled([elongated, cut], look=True)
+    assert ending([first, cut])[0] == first.stop and "looked again" in ending([first, cut])[1]
+    assert ending([elongated, cut])[0] == cut.stop and "looking again" in ending([elongated, cut])[1]
     assert ending([first, vain])[0] == first.stop and "nothing better" in ending([first, vain])[1]
 
 

@@ -13,7 +13,7 @@ from fmnes.cli import bench, output, runs
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
-from fmnes.strategies import METHODS
+from fmnes.strategies import DEFAULT_METHOD, METHODS
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,7 +39,7 @@ def root(
 @app.command()
 def demo(
     seed: Annotated[int, typer.Option(help="Another seed gives another run.")] = 1,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "fm-nes",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = DEFAULT_METHOD,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
     ] = False,

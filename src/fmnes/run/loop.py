@@ -30,6 +30,7 @@ from fmnes.run.restarts import (
 from fmnes.run.searches import LookedAt, StartPoint
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.search.stopping import budget_spent, target_reached
+from fmnes.strategies.base import adapts_population_size
 
 Name = tuple[int, int, int]
 #: The name of the start's own evaluation.
@@ -150,6 +151,7 @@ class Loop:
             limited=left is not None or self._deadline is not None,
             even=state.opt.strategy.mirrored,
             rng=state.opt.rng,
+            adaptive=adapts_population_size(state.opt.strategy),
         )
 
     def _searches(self, stop: Stop) -> list[Searched]:

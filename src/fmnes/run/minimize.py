@@ -22,7 +22,7 @@ from fmnes.run.snapshots import RunState
 from fmnes.run.warm import warmed
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
-from fmnes.strategies import METHODS, Resampling, Strategy, is_known
+from fmnes.strategies import DEFAULT_METHOD, METHODS, Resampling, Strategy, is_known
 
 
 @names_options
@@ -31,7 +31,7 @@ def minimize(
     x0: ArrayLike | None = None,
     sigma0: ArrayLike | None = None,
     *,
-    method: str | Strategy | Resampling = "fm-nes",
+    method: str | Strategy | Resampling = DEFAULT_METHOD,
     population_size: int | None = None,
     bounds: Any = None,
     bounds_as: Literal["map", "failure"] = "map",
@@ -72,8 +72,10 @@ def minimize(
             bounds it may be left out: their centre.
         sigma0: how far to look at first, about the distance to the optimum: a number, or one per coordinate.
             With finite bounds it may be left out: a quarter of the width in each coordinate.
-        method: "fm-nes", "dx-nes-ic", "xnes", "cma-es", or settings such as `fmnes.FMNES(...)`.
-        population_size: points per generation; by default 4 + floor(3 ln d), rounded up to even.
+        method: "afm-nes", "fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes", or settings such as
+            `fmnes.AFMNES(...)`.
+        population_size: points of the first generation; by default about 4 + 3 ln d. "afm-nes" draws more
+            where points fail, up to four times as many or `AFMNES(max_population_size=...)`.
         bounds: a pair (lower, upper) for each coordinate as in SciPy, one pair of numbers for all of them,
             SciPy's Bounds, or `fmnes.Bounds(lower, upper)` of numbers or vectors; None or inf for no bound.
             Every point that is evaluated or returned is inside.

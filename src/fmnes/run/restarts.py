@@ -28,6 +28,8 @@ MAX_LARGE = 9
 #: 4 of 5 successes of "fm-nes" were wrong; a look with 2 λ₀ left 3 of 9 so, with 4 λ₀ none of 9.
 LOOK_STEP = 0.1
 LOOK_POPULATION = 4
+#: The same for a method that draws more points by itself where points fail.
+LOOK_POPULATION_ADAPTIVE = 2
 #: It has found nothing when its steps have shrunk by this factor and nothing was gained.
 LOOK_XTOL = 1e-3
 #: A gain is more than this share of what the run has gained since its start.
@@ -36,6 +38,10 @@ LOOK_GAIN = 1e-6
 MAX_LOOKS = 10
 #: Endings of a search that believes to be there.
 SETTLED = (StopReason.XTOL, StopReason.FTOL, StopReason.ILL_CONDITIONED)
+
+
+#: The budget's endings.
+CUT = (StopReason.MAX_EVALUATIONS, StopReason.MAX_SECONDS)
 
 
 class Plan(NamedTuple):
@@ -94,14 +100,16 @@ def next_search(
     limited: bool,
     even: bool,
     rng: np.random.Generator,
+    adaptive: bool = False,
 ) -> Plan | None:
     """After these searches, the last of which has just ended by itself.
 
     look: is a second look wanted where it is due? limited: does a budget end the run? even: must λ be?
+    adaptive: does the method draw more points by itself?
     """
     plan = _restart(searches, restarts, restart_from, limited, even, rng)
     if plan is None and look:
-        plan = _look(searches)
+        plan = _look(searches, LOOK_POPULATION_ADAPTIVE if adaptive else LOOK_POPULATION)
     return plan
 
 
@@ -134,13 +142,13 @@ def _restart(
     return Plan("large", double, origin=origin)
 
 
-def _look(searches: Sequence[Searched]) -> Plan | None:
+def _look(searches: Sequence[Searched], more: int) -> Plan | None:
     """A search that settled where points fail may have shrunk its steps too early: look again from there."""
     looks = sum(s.kind == "look" for s in searches)
     last = searches[-1]
     if not last.gained or not last.worth_a_look or looks >= MAX_LOOKS:
         return None
-    return Plan("look", LOOK_POPULATION * searches[0].population_size, LOOK_STEP, "best")
+    return Plan("look", more * searches[0].population_size, LOOK_STEP, "best")
 
 
 def is_better(now: float, before: float, first: float) -> bool:
@@ -152,9 +160,12 @@ def has_settled(searches: Sequence[Searched], look: bool) -> bool:
     """May the run be called a success, as far as its searches tell? The last one is over.
 
     look: were second looks wanted? One that found nothing better also vouches for a search whose shape became
-    too elongated: at an edge of the feasible region that is how a good search may end.
+    too elongated: at an edge of the feasible region that is how a good search may end. One that the budget
+    cut vouches for nothing, and takes nothing back that had converged.
     """
     last = searches[-1]
+    if not last.gained and last.stop.reason in CUT:
+        return searches[-2].stop.reason.converged
     if not last.gained:
         return last.stop.reason.restartable
     return last.stop.reason.converged and not (look and last.worth_a_look)
@@ -166,6 +177,8 @@ def ending(searches: Sequence[Searched]) -> tuple[Stop, str]:
     looks = [s for s in searches if s.kind == "look"]
     if not looks:
         return stop, ""
+    if stop.reason in CUT and has_settled(searches, look=True):
+        return searches[-2].stop, "; the budget ended while it looked again, with nothing better so far"
     if not stop.reason.restartable:
         return stop, "; before that it had settled, and was looking again from there"
     if not searches[-1].gained:

@@ -29,7 +29,7 @@ from fmnes.search.stopping import (
     steps_vanished,
     target_reached,
 )
-from fmnes.strategies import Resampling, Strategy
+from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
 
 #: What a saved file says it is.
 KIND = "optimizer"
@@ -48,7 +48,7 @@ class Search:
         x0: ArrayLike | None = None,
         sigma0: ArrayLike | None = None,
         *,
-        method: str | Strategy | Resampling = "fm-nes",
+        method: str | Strategy | Resampling = DEFAULT_METHOD,
         population_size: int | None = None,
         bounds: Any = None,
         bounds_as: Literal["map", "failure"] = "map",

@@ -24,6 +24,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "cr-fm-nes": CRFMNES,
 }
 
+#: What is used unless a user asks for another.
+DEFAULT_METHOD = "afm-nes"
+
 #: Failed draws in one generation after which resampling gives up: the feasible region is out of reach.
 MAX_REDRAWS = 100_000
 
@@ -60,12 +63,12 @@ def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:
             listed = ", ".join(repr(name) for name in METHODS)
             hint = nearest(method, METHODS)
             raise ArgumentError(
-                f"method: found {shown(method)}, wanted one of {listed} or settings such as FMNES(){hint}"
+                f"method: found {shown(method)}, wanted one of {listed} or settings such as AFMNES(){hint}"
             )
         return METHODS[method](), None
     if not _is_strategy(method):
         raise ArgumentError(
-            f"method: found {shown(method)}, wanted a name such as 'fm-nes' or settings such as FMNES()"
+            f"method: found {shown(method)}, wanted a name such as 'afm-nes' or settings such as AFMNES()"
         )
     return method, None
 
@@ -88,6 +91,7 @@ __all__ = [
     "AFMNES",
     "CMAES",
     "CRFMNES",
+    "DEFAULT_METHOD",
     "DXNESIC",
     "FMNES",
     "METHODS",

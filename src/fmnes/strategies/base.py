@@ -59,6 +59,11 @@ def default_population_size(strategy: Strategy, d: int) -> int | None:
     return None if own is None else own(d)
 
 
+def adapts_population_size(strategy: Strategy) -> bool:
+    """Does it draw more points by itself where points fail?"""
+    return getattr(strategy, "population", None) == "adaptive"
+
+
 def next_population_size(strategy: Strategy, state: Any, first: int) -> int:
     """λ of the next generation: the first one's, unless the strategy has a word on it."""
     adapted = getattr(strategy, "next_population_size", None)
