@@ -17,7 +17,7 @@ import numpy as np
 from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.report.progress import Progress
-from fmnes.result import Result, View
+from fmnes.result import Result, StopReason, View
 from fmnes.run.loop import Loop
 from fmnes.run.replay import Remembering
 from fmnes.run.settings import Settings
@@ -87,8 +87,10 @@ def _finish(directory: RunDirectory, result: Result) -> None:
     data = result.as_json()
     if len(result.x_mean) > MAX_RESULT_DIMENSION:
         data |= {"x": None, "x_mean": None, "failures": [{**f, "first_x": None} for f in data["failures"]]}
-    if result.covariance is not None and np.isfinite(result.covariance).all():
-        data["covariance"] = result.covariance.tolist()  # for a warm start: the last snapshot may be far back
+    # For a warm start, as the last snapshot may be far back; a full disk has better use for its last bytes.
+    roomy = result.stop_reason is not StopReason.STORAGE
+    if roomy and result.covariance is not None and np.isfinite(result.covariance).all():
+        data["covariance"] = result.covariance.tolist()
     try:
         directory.finish(data)
     except RunError as error:
