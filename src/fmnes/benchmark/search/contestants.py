@@ -26,8 +26,9 @@ from fmnes.strategies.fm_nes import DEPARTURES
 WITHOUT = "afm-nes/"
 #: A method of ours that says success as soon as it has converged, without the second look.
 ONCE = "-once"
-#: NOMAD fits models to its points, which takes far longer: few parameters, and so many evaluations × d.
-NOMAD_DIMENSION, NOMAD_EVALUATIONS = 10, 500
+#: NOMAD fits models to its points, which takes far longer: few parameters, so many evaluations × d, and a
+#: time that only a run which hangs needs.
+NOMAD_DIMENSION, NOMAD_EVALUATIONS, NOMAD_SECONDS = 10, 500, 1800
 
 
 class Ending(NamedTuple):
@@ -114,7 +115,7 @@ def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_tar
     sizes = " ".join(map(repr, np.broadcast_to(problem.sigma0, d).tolist()))
     parameters = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {small}"]
     parameters += [f"MAX_BB_EVAL {min(NOMAD_EVALUATIONS * d, problem.budget)}"]
-    parameters += [f"INITIAL_FRAME_SIZE ( {sizes} )"]
+    parameters += [f"INITIAL_FRAME_SIZE ( {sizes} )", f"MAX_TIME {NOMAD_SECONDS}"]
     lower, upper = ([], []) if problem.bounds is None else (side.tolist() for side in problem.bounds)
 
     def stop(block: Any) -> bool:
@@ -129,7 +130,8 @@ def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_tar
     if stop(None):
         return Ending(best, True, "TARGET")
     said = "Mesh minimum precision" in found["stop_reason"]
-    return Ending(best, said, "XTOL" if said else "MAX_EVALUATIONS")
+    spent = "MAX_EVALUATIONS" if found["run_flag"] in (0, -2) else "MAX_SECONDS"
+    return Ending(best, said, "XTOL" if said else spent)
 
 
 Contestant = Callable[[str, Problem, Objective, int, bool], Ending]
