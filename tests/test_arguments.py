@@ -146,7 +146,7 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     # method
     "method unknown": ({"method": "fmnes"}, "method", "'fmnes'", "did you mean 'fm-nes'"),
     "method case": ({"method": "CMA-ES"}, "method", "'CMA-ES'", "did you mean 'cma-es'"),
-    "method nonsense": ({"method": "zzz"}, "method", "'zzz'", "one of 'fm-nes'"),
+    "method nonsense": ({"method": "zzz"}, "method", "'zzz'", "one of 'afm-nes'"),
     "method None": ({"method": None}, "method", "None", "a name such as"),
     "method class": ({"method": FMNES}, "method", "FMNES", "settings such as"),
     "method dictionary": ({"method": {}}, "method", r"\{\}", "a name such as"),

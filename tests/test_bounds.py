@@ -162,10 +162,11 @@ def test_all_that_is_seen_is_inside(method: Any, sigma0: Any) -> None:
         return bool(((x >= LOWER) & (x <= UPPER) & np.isfinite(x)).all())
 
     for _ in range(25):
+        size = opt.view().population_size
         X = opt.ask()
         assert len(X) and inside(X)
         if not opt.resamples:
-            assert len(X) == opt.population_size  # nothing is lost to the bounds
+            assert len(X) == size  # nothing is lost to the bounds
         opt.tell(wild(X))
         assert inside(opt.mean) and inside(opt.view().mean) and inside(opt.result().x_mean)
         if opt.best.x is not None:

@@ -103,15 +103,16 @@ def test_the_ridge_test_decides_as_the_exact_one(
         estimated.append(bool(answer))
         return answer
 
-    def watched(self: Any, state: Any, p_c: Any, factor: Any, row_scale: Any, c_1: Any, backend: Any) -> Any:
+    def watched(self: Any, state: Any, factor: Any, row_scale: Any, c_1: Any, backend: Any) -> Any:
         if not state.unconstrained:
             right.append(exact(times(state.A, factor, row_scale)) > 1.2)
-        return new_shape(self, state, p_c, factor, row_scale, c_1, backend)
+        return new_shape(self, state, factor, row_scale, c_1, backend)
 
     monkeypatch.setattr(fm_nes, "on_ridge", estimating)
     monkeypatch.setattr(FMNES, "_new_shape", watched)
     problem = problems.get(name, d=40)
-    opt = Optimizer(problem.x0, problem.sigma0, population_size=size, rng=1, max_evaluations=1000 * size)
+    settings: Any = {"method": "fm-nes", "population_size": size, "max_evaluations": 1000 * size}
+    opt = Optimizer(problem.x0, problem.sigma0, rng=1, **settings)
     while not opt.limit_reached():
         opt.tell(problem.fun(opt.ask()))
     assert len(right) == len(estimated) > 900

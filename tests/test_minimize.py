@@ -825,7 +825,7 @@ def test_the_target_is_counted_at_its_evaluation() -> None:
 
 
 def test_the_history_has_one_row_per_generation() -> None:
-    count: dict[str, Any] = {"population_size": 10, "evaluate_start": False}
+    count: dict[str, Any] = {"method": "fm-nes", "population_size": 10, "evaluate_start": False}
     result = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=405, **count)
     history = result.history
     assert list(history) == [

@@ -144,7 +144,7 @@ def test_what_makes_no_sense_is_refused(settings: dict[str, Any], words: str) ->
 def test_a_resumed_run_decides_the_same(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"rng": 3, "max_evaluations": 900, "ftol": 1e-2, "xtol": 1e-2, **settings}
+    settings = {"rng": 3, "method": "fm-nes", "max_evaluations": 900, "ftol": 1e-2, "xtol": 1e-2, **settings}
     with watching() as seen:
         whole = portrait(minimize(rastrigin, [2.6, 3.1], 0.3, **settings), *seen)
     assert whole["state"]["restart"] >= 3

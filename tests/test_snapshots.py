@@ -281,7 +281,7 @@ def test_a_run_of_version_0_1_goes_on(tmp_path: Path) -> None:
     assert result.nfev == 700 and calls == 700 - 498
     assert read_snapshot(run / "snapshot.npz")[0]["version"] == 2
     settings: dict[str, Any] = {"rng": 1, "restarts": 2, "max_evaluations": 700, "ftol": 0.1}
-    settings |= {"evaluate_start": False, "second_look": False, "bounds_as": "failure"}  # as it was
+    settings |= {"evaluate_start": False, "second_look": False, "method": "fm-nes"}  # as it was
     with watching() as wanted:
         whole = minimize(simulate, [1.5, 1.0], 1.0, **settings)
     assert differences(portrait(result, *seen), portrait(whole, *wanted)) == []

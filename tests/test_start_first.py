@@ -43,11 +43,12 @@ def failing(kind: Any, *words: str) -> Any:
 def test_it_comes_first_counts_and_changes_nothing_else() -> None:
     fun = Sphere()
     seen: list[fmnes.View] = []
-    result = minimize(fun, X0, 0.5, rng=1, max_evaluations=101, callback=seen.append)
+    settings: Any = {"rng": 1, "population_size": 8}
+    result = minimize(fun, X0, 0.5, max_evaluations=101, callback=seen.append, **settings)
     np.testing.assert_array_equal(fun.points[0], X0)
     assert len(fun.points) == result.nfev == 101
     without = Sphere()
-    plain = minimize(without, X0, 0.5, rng=1, max_evaluations=100, evaluate_start=False)
+    plain = minimize(without, X0, 0.5, max_evaluations=100, evaluate_start=False, **settings)
     np.testing.assert_array_equal(fun.points[1:], without.points)
     np.testing.assert_array_equal(result.x, plain.x)
     assert (result.nit, seen[0].evaluations) == (plain.nit, 9)
