@@ -37,7 +37,7 @@ workers = 2          # programs at a time
 timeout = 20         # seconds before a program is killed, with everything it has started
 retries = 2          # further tries of a point that was lost to the machine
 # target = 1.0       # stop as soon as a value is this low
-# method = "afm-nes" # or cma-es; fm-nes, dx-nes-ic and xnes as published; for thousands of parameters cr-fm-nes
+# method = "afm-nes" # or fm-nes as published, dx-nes-ic, xnes, cma-es; for thousands of parameters cr-fm-nes
 # seed = 1           # the same seed gives the same run
 """
 
