@@ -239,7 +239,9 @@ def many_runs(table: Table, toy: bool, runs: int) -> None:
     use_float64(True)
     d, lam = (6, 10) if toy else (40, 16)
     problem = fmnes.problems.get("rosenbrock", d=d)
-    options: dict[str, Any] = {"population_size": lam, "target": 1e-10, "max_evaluations": 200_000}
+    options: dict[str, Any] = {
+        "method": "fm-nes", "population_size": lam, "target": 1e-10, "max_evaluations": 200_000,
+    }  # fmt: skip
     case = f"Rosenbrock d = {d}, λ = {lam}"
 
     def batch(seed: int) -> Any:
@@ -294,7 +296,9 @@ def batches(table: Table, toy: bool) -> None:
 
 def generation_of_a_batch(problem: Any, runs: int, generations: int) -> float:
     lam = default_population_size(problem.d)
-    options: dict[str, Any] = {"population_size": lam, "xtol": None, "ftol": None, "batch": runs}
+    options: dict[str, Any] = {
+        "method": "fm-nes", "population_size": lam, "xtol": None, "ftol": None, "batch": runs,
+    }  # fmt: skip
 
     def run(n: int) -> Any:
         key = jax.random.key(1)
@@ -326,7 +330,8 @@ def on_a_cpu(table: Table, toy: bool) -> None:
 def compare_on_cpu(table: Table, case: str, problem: Any, generations: int) -> None:
     lam = default_population_size(problem.d)
     options: dict[str, Any] = {
-        "population_size": lam, "max_evaluations": generations * lam, "xtol": None, "ftol": None,
+        "method": "fm-nes", "population_size": lam, "max_evaluations": generations * lam,
+        "xtol": None, "ftol": None,
     }  # fmt: skip
     start, sigma0 = problem.x0, problem.sigma0
 

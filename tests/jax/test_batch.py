@@ -57,7 +57,9 @@ def test_evaluations_to_the_target_are_distributed_as_with_numpy(
     made = jax_backends.make
     monkeypatch.setattr(jax_backends, "make", lambda axis, _: made(axis, decompositions))
     problem = fmnes.problems.get(name, d=6)
-    options: dict[str, Any] = {"population_size": 10, "target": 1e-8, "max_evaluations": 20_000}
+    options: dict[str, Any] = {
+        "method": "afm-nes", "population_size": 10, "target": 1e-8, "max_evaluations": 20_000,
+    }  # fmt: skip
     compiled = fj.run(problem.fun, problem.x0, problem.sigma0, key=KEY, batch=200, **options)
     numpy = [
         fmnes.minimize(problem.fun, problem.x0, problem.sigma0, rng=seed, vectorized=True, **options)
@@ -83,7 +85,7 @@ def test_settings_may_differ_between_runs() -> None:
         half_sphere, jnp.full(3, 2.0), 1.0, key=KEY, batch=2, vary={"ridge_threshold": thresholds}, **options
     )
     for i, key in enumerate(jax.random.split(KEY, 2)):
-        method = fmnes.FMNES(ridge_threshold=thresholds[i])
+        method = fmnes.AFMNES(ridge_threshold=thresholds[i])
         one = fj.run(half_sphere, jnp.full(3, 2.0), 1.0, key=key, method=method, **options)
         assert_allclose(batch.x_mean[i], one.x_mean, rtol=1e-6)
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_code_on_the_page_runs() -> None:
     page = (ROOT / "docs" / "jax.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, "docs/jax.md", "exec"), names)
@@ -48,3 +48,14 @@ def test_the_benchmark_runs_at_toy_size(tmp_path: Path) -> None:
     table = out.with_suffix(".md").read_text()
     assert out.with_suffix(".json").exists()
     assert "| c | " in table and "| d | " in table and "| failed |" not in table
+
+
+def test_the_compiled_search_is_compared(tmp_path: Path) -> None:
+    pytest.importorskip("fmnes.benchmark.search.suite")
+    out = tmp_path / "compiled.md"
+    options = ["--problems", "sphere", "--dimensions", "2", "--runs", "4", "--seeds", "4", "--out", out]
+    command = [sys.executable, "-m", "benchmarks.compiled_search", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    row = out.read_text().splitlines()[-1]
+    assert row.startswith("| 2 | sphere | ") and "of 4" not in row

@@ -19,7 +19,7 @@ import jax.numpy as jnp  # noqa: E402
 
 from fmnes.backends import jax_backend  # noqa: E402
 from fmnes.integrations.jax.loop import shared_axes, strongly_typed  # noqa: E402
-from fmnes.strategies import DXNESIC, FMNES, METHODS, XNES  # noqa: E402
+from fmnes.strategies import AFMNES, DXNESIC, FMNES, METHODS, XNES  # noqa: E402
 
 GENERATIONS = 100
 TOLERANCE = 1e-9
@@ -42,6 +42,7 @@ def distinct_shape(d: int, rng: np.random.Generator) -> np.ndarray:
 
 
 SHAPED = {
+    "afm-nes": AFMNES,
     "fm-nes": FMNES,
     "every-generation": partial(FMNES, refresh=1),
     "dx-nes-ic": DXNESIC,
@@ -81,7 +82,9 @@ def assert_same(strategy: Any, found: Any, wanted: Any) -> None:
 
 
 CASES = [(variant, 5, 8, "library") for variant in (*SHAPED, *OTHERS)]
-CASES += [(variant, 8, 20, "library") for variant in ("fm-nes", "xnes", "cma-es")]  # more draws than d
+CASES += [
+    (variant, 8, 20, "library") for variant in ("afm-nes", "fm-nes", "xnes", "cma-es")
+]  # more draws than d
 CASES += [
     ("fm-nes", 20, 12, "library"),
     ("fm-nes", 9, 10, "rotations"),
@@ -125,7 +128,13 @@ def test_a_compiled_update_is_that_of_numpy(
 
 @pytest.mark.parametrize(
     ("variant", "lockstep"),
-    [("fm-nes", True), ("fm-nes", False), ("dx-nes-ic", True), *((variant, True) for variant in OTHERS)],
+    [
+        ("afm-nes", True),
+        ("fm-nes", True),
+        ("fm-nes", False),
+        ("dx-nes-ic", True),
+        *((variant, True) for variant in OTHERS),
+    ],
 )
 def test_under_vmap_each_run_is_that_of_numpy(variant: str, lockstep: bool) -> None:
     """Three runs that meet their first failure at different times, and one that meets none."""

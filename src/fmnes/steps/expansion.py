@@ -8,10 +8,11 @@ from fmnes.backends import Array, Backend
 TAU_NOISE = 1e-9
 
 
-def expansion_rate(gamma: Array, tau: Array, d: int, population_size: int, backend: Backend) -> Array:
+def expansion_rate(gamma: Array, tau: Array, d: int, population_size: Array, backend: Backend) -> Array:
     """γ ← max((1 − c_γ) γ + c_γ √(1 + d_γ max τ), 1). tau: relative growth of each axis (d,), d > 1."""
     c_gamma = 1 / (3 * (d - 1))
-    d_gamma = min(1.0, d / population_size)
+    smaller = min if isinstance(population_size, int) else backend.xp.minimum
+    d_gamma = smaller(1.0, d / population_size)
     grown = backend.xp.sqrt(1 + d_gamma * tau.max())
     return backend.larger((1 - c_gamma) * gamma + c_gamma * grown, 1.0)
 

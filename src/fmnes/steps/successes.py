@@ -17,7 +17,7 @@ MAX_GROWTH = 4
 LOG_RATIO = 2.0
 
 
-def follow_share(share: Array, feasible: Array, population_size: int) -> Array:
+def follow_share(share: Array, feasible: Array, population_size: Array) -> Array:
     return share + SMOOTHING * (feasible / population_size - share)
 
 
@@ -30,7 +30,7 @@ def trust_in_path(share: Array, xp: Any) -> Array:
     return xp.sqrt((1 - share) / 2)
 
 
-def parents_of(feasible: Array, d: int, population_size: int, backend: Backend) -> Array:
+def parents_of(feasible: Array, d: int, population_size: Array, backend: Backend) -> Array:
     """The best half of how many points is selected: of those that succeed, but of d at least.
 
     To rank failed points among the best half is to follow them. But the mean of few points is a noisy one,

@@ -28,25 +28,37 @@ def rank_weights(population_size: int, parents_of: int | None = None) -> RankWei
     return RankWeights(raw, centred, float(mu_eff))
 
 
-def weights_of_half(log_size: Array, population_size: int, xp: Any) -> RankWeights:
-    """log_size: ln(λ/2 + 1) of the λ points whose best half gets positive weights."""
-    raw = xp.maximum(0.0, log_size - np.log(np.arange(1, population_size + 1)))
+def weights_of_half(log_size: Array, room: int, xp: Any, population_size: Array | None = None) -> RankWeights:
+    """log_size: ln(λ/2 + 1) of the λ points whose best half gets positive weights.
+
+    room: λ; or more than that, with λ as `population_size`. The centred weights behind λ mean nothing then.
+    """
+    logs = xp.asarray(np.log(np.arange(1, room + 1)), getattr(log_size, "dtype", None))
+    raw = xp.maximum(0.0, log_size - logs)
     share = raw / raw.sum()
+    population_size = room if population_size is None else population_size
     return RankWeights(raw, share - 1 / population_size, 1 / (share @ share))
 
 
 def distance_weights(
-    weights: RankWeights, ranks: Array, pair_norm2: Array, alpha: Array, typical: float, xp: Any
+    weights: RankWeights,
+    ranks: Array,
+    pair_norm2: Array,
+    alpha: Array,
+    typical: float,
+    xp: Any,
+    population_size: Array | None = None,
 ) -> Array:
     """w^dist (eqs. 8 and 9), in the order of sampling (λ,): far points of equal rank count more.
 
     ranks: (λ,); pair_norm2: ‖z‖² of each mirrored pair (λ/2,); alpha: a scalar.
+    population_size: λ, where there is room for more.
     typical: E‖z‖, from which norms are counted. It cancels in the quotient, and without it the exponential
         would overflow in high dimension.
     """
     grow = xp.exp(alpha * (xp.sqrt(pair_norm2) - typical))
     hat = (weights.raw[ranks].reshape(-1, 2) * grow[:, None]).reshape(-1)
-    return hat / hat.sum() - 1 / len(hat)
+    return hat / hat.sum() - 1 / (len(hat) if population_size is None else population_size)
 
 
 @cache
@@ -65,10 +77,12 @@ def h_inverse(d: int) -> float:
 
 @cache
 def distance_alphas(d: int, population_size: int, public: bool = False) -> NDArray[np.float64]:
-    """α for every number of feasible points λ_F = 0 … λ. (λ + 1,)
-
-    h⁻¹(d) · min(1, √(λ_F/d)) · √(λ_F/λ), as the paper's tables need it; public code has λ in the first root.
-    """
+    """α for every number of feasible points λ_F = 0 … λ. (λ + 1,)"""
     feasible = np.arange(population_size + 1)
-    reach = np.full(population_size + 1, population_size) if public else feasible
-    return h_inverse(d) * np.minimum(1, np.sqrt(reach / d)) * np.sqrt(feasible / population_size)
+    return distance_alpha(feasible, d, population_size, public, np)  # type: ignore[no-any-return]
+
+
+def distance_alpha(feasible: Array, d: int, population_size: Array, public: bool, xp: Any) -> Array:
+    """h⁻¹(d) · min(1, √(λ_F/d)) · √(λ_F/λ), as the tables need it; public code has λ in the first root."""
+    reach = population_size if public else feasible
+    return h_inverse(d) * xp.minimum(1, xp.sqrt(reach / d)) * xp.sqrt(feasible / population_size)

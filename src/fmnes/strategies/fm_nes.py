@@ -21,7 +21,7 @@ in every generation and is the paper's algorithm to the letter.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ from fmnes.steps.successes import (
     population_growth,
     trust_in_path,
 )
-from fmnes.steps.weights import distance_weights, weights_of_half
+from fmnes.steps.weights import distance_alpha, distance_weights, weights_of_half
 from fmnes.strategies.base import Shape
 from fmnes.strategies.checks import check_choice, check_positive_int, check_shape_matrix, own_matrix
 from fmnes.strategies.equality import EqualByContent
@@ -203,31 +203,61 @@ class FMNES(EqualByContent):
 
     def next_population_size(self, state: FMNESState, first: int, backend: Backend = NUMPY) -> Array:
         """λ of the next generation; first: λ₀. A whole number, even."""
-        most = self.max_population_size or MAX_GROWTH * first
+        most = self.largest_population_size(first)
         if self.population == "published" or (backend is NUMPY and state.share == 1):
-            return min(first, most - most % 2)
+            return min(first, most)
         lengths2 = backend.xp.vecdot(state.A, state.A)
         ratio = backend.xp.sqrt(lengths2.max() / lengths2.min())
         pairs = backend.xp.floor(0.5 * first * population_growth(state.share, ratio, backend) + 0.5)
         return 2 * backend.xp.minimum(pairs, most // 2).astype(int)
+
+    def largest_population_size(self, first: int) -> int:
+        """The largest λ that there may be."""
+        growth = 1 if self.population == "published" else MAX_GROWTH
+        most = min(growth * first, self.max_population_size or growth * first)
+        return most - most % 2
 
     def sample(self, state: FMNESState, z: Array, backend: Backend = NUMPY) -> Array:
         """Lines 3–6. z: (λ/2, d). Returns the points, each draw's two beside each other (λ, d)."""
         steps = z.dot(state.A.T).dot(state.F.T)  # rows B z ~ N(0, B Bᵀ)
         return mirrored_points(state.mean, state.sigma, steps, backend.xp)
 
-    def update(self, state: FMNESState, z: Array, f: Array, backend: Backend = NUMPY) -> FMNESState:
-        """Lines 7–36. z: (λ/2, d) as given to `sample`; f: (λ,)."""
+    def with_refresh(self, d: int, population_size: int) -> FMNES:
+        """The same with its `refresh` settled: that of this λ, whatever λ becomes."""
+        k = constants(d, population_size, self.path_rate, self.alpha, self.shape_rate == "xnes")
+        return replace(self, refresh=self.refresh or k.refresh)
+
+    def update(
+        self,
+        state: FMNESState,
+        z: Array,
+        f: Array,
+        backend: Backend = NUMPY,
+        population_size: Array | None = None,
+    ) -> FMNESState:
+        """Lines 7–36. z: (λ/2, d) as given to `sample`; f: (λ,).
+
+        population_size: λ, where z and f have room for more: in compiled code shapes are fixed, and λ is not.
+        What stands behind the first λ/2 and λ is left out.
+        """
         xp = backend.xp
         n, d = z.shape
+        lam: Array = 2 * n
+        points = z.dtype.type(lam)  # λ as a number whose quotients have the dtype of the search
+        if population_size is not None:
+            lam = points = population_size.astype(z.dtype)
+            there = xp.arange(n) < population_size // 2
+            z, f = xp.where(there[:, None], z, 0.0), xp.where(there.repeat(2), f, xp.inf)
         for_every_d = self.shape_rate == "xnes"
         k = backend.arrays(constants(d, 2 * n, self.path_rate, self.alpha, for_every_d), z.dtype)
 
         norm2 = xp.vecdot(z, z)
-        ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)  # line 7
-        selected = self._selected(k.selected, feasible, d, 2 * n, z.dtype, backend)
+        # What is not there comes last, behind all that failed.
+        distance2 = norm2 if population_size is None else xp.where(there, norm2, xp.inf)
+        ranks, feasible = ranks_by_value_then_distance(f, distance2, backend)  # line 7
+        selected = self._selected(k.selected, feasible, d, lam, n, z.dtype, backend)
         mu_eff = selected.weights.mu_eff
-        first_failure = state.unconstrained & (feasible < 2 * n)
+        first_failure = state.unconstrained & (feasible < lam)
         state = backend.cond(  # lines 8–11
             first_failure, lambda s: self._meet_first_failure(s, xp), _unchanged, state
         )
@@ -239,8 +269,11 @@ class FMNES(EqualByContent):
         moving = phase == MOVEMENT
 
         def by_distance() -> tuple[Array, Array]:
-            alpha = k.alphas[feasible]
-            weights = distance_weights(selected.weights, ranks, norm2, alpha, k.expected_norm, xp)
+            if population_size is None:
+                alpha = k.alphas[feasible]
+            else:
+                alpha = distance_alpha(feasible.astype(z.dtype), d, lam, self.alpha == "public", xp)
+            weights = distance_weights(selected.weights, ranks, norm2, alpha, k.expected_norm, xp, lam)
             return weights, pair_differences(weights).dot(z)
 
         weights, G_delta = backend.choose(moving, by_distance, lambda: (by_rank, drift))  # lines 13, 15
@@ -254,7 +287,7 @@ class FMNES(EqualByContent):
         log_sigma_change = 0.5 * eta_sigma * G_sigma  # line 18
         share, p_step = state.share, state.p_step
         if share is not None:
-            share = follow_share(share, feasible, 2 * n)
+            share = follow_share(share, feasible, points)
         if p_step is not None:
             p_step = follow(p_step, drift, selected.c_step, mu_eff)
             length = xp.sqrt(p_step.dot(p_step)) / k.expected_norm
@@ -277,7 +310,7 @@ class FMNES(EqualByContent):
             inverse_gain = change.inverse_core.dot(change.basis.dot(state.A_inverse))
         factor = Factor(change.basis, y.dot(change.core), inverse_gain)
         tau = axis_growth(state.A, y, factor.gain, change.gram, log_trace, xp)  # lines 21–24
-        gamma = expansion_rate(state.gamma, tau, d, 2 * n, backend)  # lines 25, 26
+        gamma = expansion_rate(state.gamma, tau, d, lam, backend)  # lines 25, 26
         Q, log_det_Q = axis_factors(gamma, tau, moving, backend)  # lines 27–31
         row_scale = Q * xp.exp(log_trace - log_det_Q)
         A, A_inverse = self._new_shape(state, factor, row_scale, selected.c_1, backend)
@@ -308,15 +341,16 @@ class FMNES(EqualByContent):
         return _first_shape(state if state.p_step is None else state._replace(p_step=zero), xp)
 
     def _selected(
-        self, all_succeed: Selected, feasible: Array, d: int, lam: int, dtype: Any, backend: Backend
+        self, all_succeed: Selected, feasible: Array, d: int, lam: Array, n: int, dtype: Any, backend: Backend
     ) -> Selected:
-        """Weights, and the rates that go with them, where so many points succeed."""
-        if self.selection == "published":
+        """Weights, and the rates that go with them, where so many points succeed; for up to 2n points."""
+        published = self.selection == "published"
+        if published and isinstance(lam, int):
             return all_succeed
-        size = parents_of(feasible, d, lam, backend)
+        size = lam if published else parents_of(feasible, d, lam, backend)
         if backend is NUMPY:
             return backend.arrays(selected(d, lam, int(size), self.path_rate), dtype)  # type: ignore[no-any-return]
-        weights = weights_of_half(backend.xp.log(size / 2 + 1).astype(dtype), lam, backend.xp)
+        weights = weights_of_half(backend.xp.log(size / 2 + 1).astype(dtype), 2 * n, backend.xp, lam)
         return selected_by(weights, d, self.path_rate, backend)
 
     def _new_shape(

@@ -8,6 +8,9 @@
 
     result = fj.run(fun, x0, sigma0, key=key, max_evaluations=100_000, batch=1000)
 
+Adaptive FM-NES, the default, wants more points where points fail; `run` gives them, and for ask and tell
+`next_population_size(state)` says how many.
+
 `fun` is written in JAX and takes one point (d,). A point that cannot be evaluated is NaN or inf.
 """
 
@@ -22,6 +25,7 @@ from fmnes.backends import Array, jax_backend
 from fmnes.errors import ArgumentError, MissingExtra
 from fmnes.result import StopReason
 from fmnes.strategies import Resampling, Strategy, resolve
+from fmnes.strategies.base import default_population_size
 
 try:
     import jax
@@ -33,6 +37,8 @@ from fmnes.integrations.jax import arguments
 from fmnes.integrations.jax.draws import normal
 from fmnes.integrations.jax.loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
 from fmnes.integrations.jax.stopping import REASONS, Limits
+
+DEFAULT = "afm-nes"
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ def init(
     x0: Array,
     sigma0: Array,
     *,
-    method: str | Strategy = "fm-nes",
+    method: str | Strategy = DEFAULT,
     population_size: int | None = None,
 ) -> State:
     """The state to start from. x0: (d,), where, in the search's dtype; sigma0: how far to look at first."""
@@ -97,13 +103,30 @@ def init(
 
 
 def ask(key: Array, state: State, population_size: int | None = None) -> tuple[Array, Array]:
-    """Points (λ, d) to evaluate, and the draws that `tell` wants back. λ may differ from call to call."""
+    """Points (λ, d) to evaluate, and the draws that `tell` wants back.
+
+    λ is `state.population_size` unless given; it may differ from call to call (`next_population_size`).
+    """
     asked = state.population_size if population_size is None else population_size
-    lam = _population_size(state.method, asked, state.mean.shape[0])
+    lam = check_population_size(asked, state.mean.shape[0], state.method.mirrored)
     draws = lam // 2 if state.method.mirrored else lam
     z = normal(key, (draws, state.mean.shape[0]), state.mean.dtype)
     with EXACT():
         return state.method.sample(state.search, z, jax_backend()), z
+
+
+def next_population_size(state: State) -> Array:
+    """The λ that the method would have for the next generation: a whole number, traced where the state is.
+
+        x, z = fj.ask(key, state, int(fj.next_population_size(state)))
+
+    With a method that has no word on it, `state.population_size`. Each λ is compiled for itself; to have few
+    of them, round it up to a multiple of `state.population_size`.
+    """
+    adapted = getattr(state.method, "next_population_size", None)
+    if adapted is None:
+        return jnp.asarray(state.population_size)
+    return jnp.asarray(adapted(state.search, state.population_size, jax_backend()))
 
 
 def tell(state: State, z: Array, f: Array) -> State:
@@ -131,7 +154,7 @@ def run(
     *,
     key: Array,
     max_evaluations: int,
-    method: str | Strategy = "fm-nes",
+    method: str | Strategy = DEFAULT,
     population_size: int | None = None,
     target: Any = None,
     batch: int | None = None,
@@ -150,8 +173,9 @@ def run(
         sigma0: how far to look at first; or one for each run, (batch,).
         key: a `jax.random.key`. Run i of a batch has `jax.random.split(key, batch)[i]`.
         max_evaluations: the budget of each run.
-        method: "fm-nes", "dx-nes-ic", "xnes", "cma-es", … or settings such as `fmnes.FMNES(...)`.
-        population_size: points per generation; by default 4 + floor(3 ln d), rounded up to even.
+        method: "afm-nes", "fm-nes", "xnes", "cma-es", … or settings such as `fmnes.FMNES(...)`.
+        population_size: points per generation, of the first one where the method changes it; by default
+            4 + floor(3 ln d), rounded up to even; down to even where it changes.
         target: stop as soon as a value is at most this; or one for each run, (batch,).
         batch: number of runs. They share each generation and end one by one; the loop ends with the last.
         xtol, ftol: as in `fmnes.minimize`; ftol is never taken below two units of rounding.
@@ -163,7 +187,7 @@ def run(
     batch = check_number("batch", batch, above=0, whole=True)
     x0, sigma0 = arguments.check_start(x0, sigma0, batch)
     d = x0.shape[-1]
-    lam = _population_size(strategy, population_size, d)
+    strategy, lam, most = _settled(strategy, _population_size(strategy, population_size, d), d)
     arguments.check_key(key)
     draws_at_once = arguments.check_chunk(draws_at_once, lam // 2 if strategy.mirrored else lam)
     targets = arguments.check_target(target, x0.dtype, batch)
@@ -179,6 +203,7 @@ def run(
         population_size=lam,
         lockstep=batch is not None,
         draws_at_once=draws_at_once,
+        most=most,
     )
     loop = compiled(plan, d, str(x0.dtype))
     if batch is not None:
@@ -213,10 +238,27 @@ def _strategy(method: Any) -> Strategy:
     return resolve(method)[0]
 
 
+def _settled(strategy: Any, first: int, d: int) -> tuple[Strategy, int, int | None]:
+    """The strategy, λ or the first one, and the largest one if it changes.
+
+    Where it changes the `refresh` is that of the first: the runs of a batch share the generations in which
+    axes are decomposed, and each is to be the run that it would be alone.
+    """
+    if not hasattr(strategy, "largest_population_size"):
+        return strategy, first, None
+    most = strategy.largest_population_size(first)
+    if most <= first:
+        return strategy, most, None
+    return strategy.with_refresh(d, first), first, most
+
+
 def _population_size(strategy: Strategy, asked: int | None, d: int) -> int:
     wanted = strategy.population_size
     if None not in (wanted, asked) and wanted != asked:
         raise ArgumentError(
             f"population_size: found {asked} here and {wanted} in the method's settings; wanted one of them"
         )
-    return check_population_size(wanted if asked is None else asked, d, strategy.mirrored)
+    wanted = wanted if asked is None else asked
+    if wanted is None:
+        wanted = default_population_size(strategy, d)
+    return check_population_size(wanted, d, strategy.mirrored)

@@ -2,6 +2,11 @@
 
 Several runs go in lockstep: one loop and one generation number for all, each generation a `vmap` over runs. A
 run that has ended keeps its state; the loop ends with the last one.
+
+Where λ changes, shapes cannot: a generation is evaluated in groups of λ₀ points, as many as it takes, into
+arrays with room for the largest λ. The update is compiled twice, for λ₀ points and for the whole room; as
+long as all runs have λ₀ points the first one is taken, so where nothing fails nothing more is computed.
+(One more in between made compiling a fifth longer and runs no faster.)
 """
 
 from __future__ import annotations
@@ -28,7 +33,8 @@ RUNS = "runs"
 SHARED = ("generation",)
 #: Products of float32 matrices with all their digits; a GPU would keep ten bits of them by default.
 EXACT = partial(jax.default_matmul_precision, "highest")
-#: Draws of generation g come from fold_in(key, g); the one for a random start from here.
+#: Draws of generation g come from fold_in(key, g), where λ changes those of its k-th group of λ₀ points from
+#: fold_in(fold_in(key, k), g); the one for a random start from here.
 START = 2**32 - 1
 
 
@@ -39,12 +45,24 @@ class Plan:
     fun: Callable[[Array], Array]
     strategy: Strategy
     population_size: int
+    """λ; where it changes, the first one, λ₀."""
     lockstep: bool
     draws_at_once: int | None
+    most: int | None = None
+    """The largest λ; None where it does not change."""
 
     @property
     def draws(self) -> int:
-        return self.population_size // 2 if self.strategy.mirrored else self.population_size
+        return self.population_size // self.per_draw
+
+    @property
+    def per_draw(self) -> int:
+        return 2 if self.strategy.mirrored else 1
+
+    @property
+    def groups(self) -> int:
+        """So many groups of λ₀ points hold the largest λ."""
+        return 1 if self.most is None else -(-self.most // self.population_size)
 
 
 class Inputs(NamedTuple):
@@ -122,7 +140,7 @@ def _start(plan: Plan, backend: Backend, inputs: Inputs) -> tuple[Any, Progress]
     z0 = jax.random.normal(jax.random.fold_in(inputs.key, START), x0.shape, x0.dtype)
     with EXACT():
         state = plan.strategy.init(x0, inputs.sigma0, z0, backend)
-    return strongly_typed(state), Progress.start(x0, plan.population_size)
+    return strongly_typed(state), Progress.start(x0, plan.population_size, fixed=plan.most is None)
 
 
 def _generation(
@@ -141,15 +159,39 @@ def _generation(
     """
     strategy = _with_settings(plan.strategy, inputs.settings)
     d, dtype = state.mean.shape[0], state.mean.dtype
-    z = normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype)
-    f, point = _evaluate(plan, backend, strategy, state, z)
+    if plan.most is None:
+        z = normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype)
+        f, point = _evaluate(plan, backend, strategy, state, z)
+        update = partial(strategy.update, state, z, f, backend)
+    else:
+        needed = _groups_needed(plan, progress)
+        z, f, point = _evaluate_groups(plan, backend, strategy, index, inputs, state, progress, needed)
+        update = partial(_update_in_room, plan, backend, strategy, state, z, f, progress, needed)
     progress, complete = count(progress, index, f, point, inputs.target, limits.max_evaluations)
     with EXACT():
-        new = strategy.update(state, z, f, backend)
+        new = update()
         shape = strategy.shape(new, backend)
         code = stop_code(progress, shape, inputs.sigma0, inputs.target, limits)
+        if plan.most is not None:
+            lam = strategy.next_population_size(new, plan.population_size, backend)  # type: ignore[attr-defined]
+            progress = progress._replace(population_size=lam)
     mean = jnp.where(complete & is_good(shape), new.mean, state.mean)
     return new._replace(mean=mean), progress._replace(code=code)
+
+
+def _sample(backend: Backend, strategy: Strategy, state: Any, z: Array) -> Array:
+    with EXACT():
+        return strategy.sample(state, z, backend)
+
+
+def _point(
+    plan: Plan, backend: Backend, strategy: Strategy, state: Any, z: Array, x: Array | None
+) -> Callable[[Array], Array]:
+    """The i-th point as a function of i; drawn again where the points were not kept."""
+    if x is not None:
+        return lambda i: x[i]
+    sample = partial(_sample, backend, strategy, state)
+    return lambda i: sample(lax.dynamic_slice_in_dim(z, i // plan.per_draw, 1))[i % plan.per_draw]
 
 
 def _generation_or_rest(
@@ -179,19 +221,81 @@ def _evaluate(
     plan: Plan, backend: Backend, strategy: Strategy, state: Any, z: Array
 ) -> tuple[Array, Callable[[Array], Array]]:
     """The values (λ,), and the i-th point as a function of i."""
+    f, x = _values(plan, backend, strategy, state, z)
+    return f, _point(plan, backend, strategy, state, z, x)
 
-    def sample(z: Array) -> Array:
-        with EXACT():
-            return strategy.sample(state, z, backend)
 
+def _values(
+    plan: Plan, backend: Backend, strategy: Strategy, state: Any, z: Array
+) -> tuple[Array, Array | None]:
+    """The values, and the points; None where not all of them are there at once."""
+    sample = partial(_sample, backend, strategy, state)
     values = jax.vmap(lambda x: plan.fun(x))  # its products with the precision that the user has set
     if plan.draws_at_once is None:
         x = sample(z)
-        return values(x).astype(z.dtype), lambda i: x[i]
+        return values(x).astype(z.dtype), x
     groups = z.reshape(-1, plan.draws_at_once, z.shape[1])
-    f = lax.map(lambda some: values(sample(some)), groups).reshape(-1).astype(z.dtype)
-    per_draw = 2 if strategy.mirrored else 1
-    return f, lambda i: sample(lax.dynamic_slice_in_dim(z, i // per_draw, 1))[i % per_draw]
+    return lax.map(lambda some: values(sample(some)), groups).reshape(-1).astype(z.dtype), None
+
+
+# -- where λ changes --------------------------------------------------------------------------------------
+
+
+def _groups_needed(plan: Plan, progress: Progress) -> Array:
+    """How many groups of λ₀ points the generation has; in lockstep the largest one."""
+    lam = jnp.where(progress.code == RUNNING, progress.population_size, plan.population_size)
+    needed = -(-lam // plan.population_size)
+    return lax.pmax(needed, RUNS) if plan.lockstep else needed
+
+
+def _evaluate_groups(
+    plan: Plan,
+    backend: Backend,
+    strategy: Strategy,
+    index: Array,
+    inputs: Inputs,
+    state: Any,
+    progress: Progress,
+    needed: Array,
+) -> tuple[Array, Array, Callable[[Array], Array]]:
+    """The draws, the values, and the i-th point as a function of i. There is room for the largest λ."""
+    d, dtype = state.mean.shape[0], state.mean.dtype
+
+    def evaluate(group: Array, room: Any) -> Any:
+        z = normal(jax.random.fold_in(jax.random.fold_in(inputs.key, group), index), (plan.draws, d), dtype)
+        f, x = _values(plan, backend, strategy, state, z)
+        return jax.tree.map(lambda all_, some: _put(all_, some, group), room, (z, f, x))
+
+    z = jnp.zeros((plan.groups * plan.draws, d), dtype)
+    f = jnp.zeros(len(z) * plan.per_draw, dtype)
+    x = None if plan.draws_at_once else jnp.zeros((len(f), d), dtype)
+    z, f, x = lax.fori_loop(0, needed, evaluate, (z, f, x))
+    f = jnp.where(jnp.arange(len(f)) < progress.population_size, f, jnp.inf)
+    return z, f, _point(plan, backend, strategy, state, z, x)
+
+
+def _put(room: Array, some: Array, group: Array) -> Array:
+    return lax.dynamic_update_slice_in_dim(room, some, group * len(some), 0)
+
+
+def _update_in_room(
+    plan: Plan,
+    backend: Backend,
+    strategy: Any,
+    state: Any,
+    z: Array,
+    f: Array,
+    progress: Progress,
+    needed: Array,
+) -> Any:
+    return lax.cond(
+        needed > 1,
+        lambda: strategy.update(state, z, f, backend, progress.population_size),
+        lambda: strategy.update(state, z[: plan.draws], f[: plan.population_size], backend),
+    )
+
+
+# -- small things -----------------------------------------------------------------------------------------
 
 
 def strongly_typed(state: Any) -> Any:

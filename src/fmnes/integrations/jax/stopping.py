@@ -49,9 +49,11 @@ class Progress(NamedTuple):
     """Generations in a row without one feasible value."""
     code: Array
     """The stop reason's number, or RUNNING."""
+    population_size: Array | None
+    """λ of the next generation; None where it never changes."""
 
     @classmethod
-    def start(cls, x0: Array, population_size: int) -> Progress:
+    def start(cls, x0: Array, population_size: int, fixed: bool = True) -> Progress:
         zero = jnp.asarray(0)
         window = Recent.for_problem(x0.shape[0], population_size).window
         return cls(
@@ -64,6 +66,7 @@ class Progress(NamedTuple):
             flat=zero,
             barren=zero,
             code=jnp.asarray(RUNNING),
+            population_size=None if fixed else jnp.asarray(population_size),
         )
 
 
@@ -78,14 +81,15 @@ def count(
     """Take in generation `index`: in the order of sampling, up to the first hit or the end of the budget.
 
     Returns also whether that was all of it: as in `fmnes.minimize`, a generation that is cut makes no update.
-    f: (λ,); point: the i-th point as a function of i.
+    f: (λ,), or longer where λ may change, and then inf behind λ; point: the i-th point as a function of i.
     """
-    lam = f.shape[0]
+    room = f.shape[0]
+    lam = room if progress.population_size is None else progress.population_size
     feasible = jnp.isfinite(f)
     hit = feasible & (f <= target)
     until_hit = jnp.where(hit.any(), jnp.argmax(hit) + 1, lam)
     counted = jnp.minimum(until_hit, max_evaluations - progress.nfev)
-    seen = jnp.arange(lam) < counted
+    seen = jnp.arange(room) < counted
     values = jnp.where(seen & feasible, f, jnp.inf)
     i = jnp.argmin(values)
     better = values[i] < progress.fun
