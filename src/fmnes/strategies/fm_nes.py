@@ -195,7 +195,7 @@ class FMNES(EqualByContent):
         return self.step_size == "path"
 
     def default_population_size(self, d: int) -> int | None:
-        """The usual 4 + 3 ln d is made even: upwards as in the paper, or downwards where it grows by itself."""
+        """The usual 4 + 3 ln d made even: upwards as in the paper, downwards where it grows by itself."""
         if self.population == "published":
             return None
         usual = 4 + int(3 * math.log(d))
