@@ -828,3 +828,47 @@ def test_the_first_points_are_around_x0_which_is_not_among_them(method: Any) -> 
 
 def test_lost_is_one_and_the_same() -> None:
     assert fmnes.LOST is LOST and "lost" in repr(LOST)
+
+
+def corner_values(X: np.ndarray) -> np.ndarray:
+    """Falls towards a corner of what can be evaluated, along one axis more than along the other."""
+    return np.where((X < 0).any(axis=1), np.nan, X @ np.array([1.0, 30.0]))
+
+
+def test_where_points_fail_and_axes_part_there_are_more_of_them_up_to_the_limit() -> None:
+    sizes = {}
+    for most in (None, 9, 6):
+        opt = Optimizer([1.0, 1.0], 0.5, method=fmnes.AFMNES(max_population_size=most), rng=1)
+        sizes[most] = []
+        for _ in range(60):
+            X = opt.ask()
+            assert len(X) <= opt.view().population_size
+            sizes[most].append(len(X))
+            opt.tell(corner_values(X))
+    assert sizes[None][0] == sizes[9][0] == 6 and set(sizes[6]) == {6}
+    assert 6 < max(sizes[None]) <= 24 and max(sizes[9]) == 8  # pairs: the limit is 9, so 8
+    fixed = Optimizer([1.0, 1.0], 0.5, method="fm-nes", rng=1)
+    for _ in range(60):
+        assert len(fixed.ask()) == 6
+        fixed.tell(corner_values(fixed.ask()))
+
+
+def test_a_saved_generation_of_another_size_goes_on(tmp_path: Path) -> None:
+    opt = Optimizer([1.0, 1.0], 0.5, rng=1)
+    while opt.view().population_size == opt.population_size:
+        opt.tell(corner_values(opt.ask()))
+    opt.ask()
+    opt.save(tmp_path / "opt.npz")
+    again = Optimizer.load(tmp_path / "opt.npz")
+    for _ in range(5):
+        np.testing.assert_array_equal(opt.ask(), again.ask())
+        for each in (opt, again):
+            each.tell(corner_values(each.ask()))
+
+
+@pytest.mark.parametrize("most", [3, 2.5, "many"])
+def test_a_limit_of_the_population_that_makes_no_sense_is_refused(most: Any) -> None:
+    with pytest.raises(ArgumentError, match="max_population_size: found"):
+        fmnes.AFMNES(max_population_size=most)
+    with pytest.raises(ArgumentError, match="wanted at least 12"):
+        fmnes.AFMNES(population_size=12, max_population_size=10)

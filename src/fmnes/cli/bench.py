@@ -38,7 +38,7 @@ def search(
         str, typer.Option(help="evaluations (to the target), or success (is what it says at the end true?).")
     ] = "evaluations",
     problems: Annotated[
-        str, typer.Option(help="Problems, or groups: study, box, rotated, regions, noise, beam.")
+        str, typer.Option(help="Problems, or groups: study, paper, box, rotated, regions, noise, beam.")
     ] = "study,box,rotated,regions,noise,beam",
     dimensions: Annotated[str, typer.Option(help="Dimensions, up to 80.")] = "2,3,5,10,20,40",
     methods: Annotated[

@@ -7,7 +7,6 @@ target, and gives up only where floating point ends; without, it stops by its ow
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -46,17 +45,14 @@ def ours(method: str, problem: Problem, objective: Objective, seed: int, to_targ
     options: dict[str, Any] = {"method": named, "rng": seed}
     options |= {"vectorized": True, "max_evaluations": problem.budget}
     if problem.bounds is not None:
-        options["bounds"] = getattr(fmnes, "Bounds", lambda *sides: sides)(*problem.bounds)
+        options["bounds"] = fmnes.Bounds(*problem.bounds)
     if to_target:
         target = None if problem.at_mean else objective.target
         options |= {"target": target, "xtol": 1e-15, "ftol": None, "callback": objective.judge_view}
         options |= {"evaluate_start": False}
     if to_target or method.endswith(ONCE):
         options |= {"second_look": False}
-    # What this version of `minimize` does not have is left out: then it does not do it either.
-    known = inspect.signature(fmnes.minimize).parameters
-    chosen = {name: value for name, value in options.items() if name in known}
-    result = fmnes.minimize(objective, problem.x0, problem.sigma0, **chosen)
+    result = fmnes.minimize(objective, problem.x0, problem.sigma0, **options)
     assert result.stop_reason is not None
     x = result.x_mean if problem.at_mean else result.x
     return Ending(x, result.success, result.stop_reason.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import zlib
 from collections.abc import Callable
@@ -19,6 +20,11 @@ NOISE, NOISE_GAP, NOISE_EVALUATIONS = 1.0, 0.1, 2000
 #: The beam of `fmnes init`: density 100 and width 0.01 (their bounds), height³ = 0.0125 (the beam breaks).
 BEAM_HEIGHT = 0.0125 ** (1 / 3)
 
+#: The problems of the paper.
+PAPER = tuple(
+    before + name for before in ("", "ic-") for name in ("sphere", "ellipsoid", "rosenbrock", "cigar")
+)
+
 Make = Callable[[str, int, list[int]], Problem]
 
 
@@ -34,6 +40,11 @@ def _known(name: str, of: str, d: int, **parameters: Any) -> Problem:
 
 def _plain(name: str, d: int, seed: list[int]) -> Problem:
     return _known(name, name, d)
+
+
+def _published(name: str, d: int, seed: list[int]) -> Problem:
+    """With the paper's own target."""
+    return dataclasses.replace(_known(name, name.removeprefix("paper-"), d), gap=1e-10)
 
 
 def _active(count: Callable[[int], int]) -> Make:
@@ -77,8 +88,7 @@ def _beam(name: str, d: int, seed: list[int]) -> Problem:
 
 GROUPS: dict[str, dict[str, Make]] = {
     "study": {
-        **dict.fromkeys(("sphere", "ellipsoid", "rosenbrock", "cigar"), _plain),
-        **dict.fromkeys(("ic-sphere", "ic-ellipsoid", "ic-rosenbrock", "ic-cigar"), _plain),
+        **dict.fromkeys(PAPER, _plain),
         "active1": _active(lambda d: 1),
         "activeh": _active(half),
         "actived": _active(lambda d: d),
@@ -86,6 +96,7 @@ GROUPS: dict[str, dict[str, Make]] = {
         "aellh": lambda name, d, seed: quadratics.active_ellipsoid(name, d, half(d), seed),
         "slope": regions.slope,
     },
+    "paper": {f"paper-{name}": _published for name in PAPER},
     "box": {
         "box-separable": lambda name, d, seed: quadratics.in_box(name, d, False, seed),
         "box-rotated": lambda name, d, seed: quadratics.in_box(name, d, True, seed),
@@ -110,16 +121,22 @@ GROUP_OF = {name: group for group, made in GROUPS.items() for name in made}
 
 
 def has(name: str, d: int) -> bool:
-    """Is there such a problem at d? The beam has three parameters."""
-    return d == 3 if name == "beam" else d >= 2
+    """Is there such a problem at d? The beam has three parameters, the paper's problems have 40."""
+    if name == "beam":
+        return d == 3
+    return d == 40 if GROUP_OF[name] == "paper" else d >= 2
 
 
 def get(name: str, d: int, instance: int = 0) -> Problem:
     """The problem at d; what is random in its definition (rotations, centres) depends on the instance."""
     check_problem(name)
     if not has(name, d):
-        raise ArgumentError(f"dimensions: found {d} for {name!r}, wanted {'3' if name == 'beam' else '>= 2'}")
+        raise ArgumentError(f"dimensions: found {d} for {name!r}, wanted {_dimension_of(name)}")
     return PROBLEMS[name](name, d, [zlib.crc32(name.encode()), d, instance])
+
+
+def _dimension_of(name: str) -> str:
+    return {"beam": "3", "paper": "40"}.get(GROUP_OF[name], ">= 2")
 
 
 def check_problem(name: str) -> None:

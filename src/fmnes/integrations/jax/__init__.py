@@ -24,7 +24,7 @@ from fmnes.arguments import check_number, check_population_size
 from fmnes.backends import Array, jax_backend
 from fmnes.errors import ArgumentError, MissingExtra
 from fmnes.result import StopReason
-from fmnes.strategies import Resampling, Strategy, resolve
+from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
 from fmnes.strategies.base import default_population_size
 
 try:
@@ -37,8 +37,6 @@ from fmnes.integrations.jax import arguments
 from fmnes.integrations.jax.draws import normal
 from fmnes.integrations.jax.loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
 from fmnes.integrations.jax.stopping import REASONS, Limits
-
-DEFAULT = "afm-nes"
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def init(
     x0: Array,
     sigma0: Array,
     *,
-    method: str | Strategy = DEFAULT,
+    method: str | Strategy = DEFAULT_METHOD,
     population_size: int | None = None,
 ) -> State:
     """The state to start from. x0: (d,), where, in the search's dtype; sigma0: how far to look at first."""
@@ -154,7 +152,7 @@ def run(
     *,
     key: Array,
     max_evaluations: int,
-    method: str | Strategy = DEFAULT,
+    method: str | Strategy = DEFAULT_METHOD,
     population_size: int | None = None,
     target: Any = None,
     batch: int | None = None,
