@@ -151,12 +151,13 @@ class FMNES:
         eta_sigma_move = 1
         eta_sigma_stag = math.tanh((0.024 * lam_F + 0.7 * d + 20) / (d + 12))
         eta_sigma_conv = 2 * math.tanh((0.025 * lam_F + 0.75 * d + 10) / (d + 4))
+        c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
         b = 120 * d * math.tanh(0.02 * lam_F) / (47 * d**2 + 6400)
         if "shape_rate" in self.adaptive:
             b = min(9.5 / d**1.5 * math.tanh(0.02 * lam_F), 0.3)
+            c_1 = 2 / ((d + 4) ** 2 + mu_eff)
         eta_B_move, eta_B_stag, eta_B_conv = 1.5 * b, 1.4 * b, 0.1 * b
         c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)  # after Eq. (22)
-        c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)
 
         B_g, sigma_g = self.B, self.sigma
 
@@ -196,7 +197,7 @@ class FMNES:
                 w_rank[i] * z[i] for i in range(lam)
             )
             by_path = c / damping * (np.linalg.norm(self.p_step) / upsilon - 1)
-            trust = math.sqrt((1 - self.share) / 2)
+            trust = 1 - self.share
             log_change = (1 - trust) * log_change + trust * by_path
         sigma = sigma_g * math.exp(log_change)
         B = B_g @ exp_symmetric(eta_B * G_B / 2)

@@ -5,8 +5,6 @@ s   smoothed share of points that succeed; 1 until the first failure
 
 from __future__ import annotations
 
-from typing import Any
-
 from fmnes.backends import Array, Backend
 
 #: How much of s is the last generation.
@@ -21,13 +19,13 @@ def follow_share(share: Array, feasible: Array, population_size: Array) -> Array
     return share + SMOOTHING * (feasible / population_size - share)
 
 
-def trust_in_path(share: Array, xp: Any) -> Array:
-    """The weight of the path's word on σ beside the sample's: none where all succeed, half where half do.
+def trust_in_path(share: Array) -> Array:
+    """The weight of the path's word on σ beside the sample's: the share of points that fail.
 
     The sample takes failed points for bad ones, so it shrinks σ wherever points fail; the path sees the mean
-    alone. One is biased by failures, the other noisy, so the weight grows soon and then slowly.
+    alone, but is noisier. So the sample has as much of a say as it has succeeded.
     """
-    return xp.sqrt((1 - share) / 2)
+    return 1 - share
 
 
 def parents_of(feasible: Array, d: int, population_size: Array, backend: Backend) -> Array:

@@ -104,7 +104,7 @@ class FMNES(EqualByContent):
 
     The paper's algorithm has "published" throughout; `AFMNES` has the others (docs/algorithm.md):
 
-    shape_rate: "xnes" has xNES's own rate for the shape, in every dimension.
+    shape_rate: "xnes" has xNES's own rate for the shape, in every dimension, and a rank-one rate beside it.
     selection: "successes" selects the best half of the points that succeed, instead of all points'.
     step_size: "path" lets CMA-ES's path have its say on the step size while points fail.
     population: "adaptive" draws more points where points fail and the shape has to be learned.
@@ -194,6 +194,10 @@ class FMNES(EqualByContent):
     def _by_path(self) -> bool:
         return self.step_size == "path"
 
+    @property
+    def _for_every_d(self) -> bool:
+        return self.shape_rate == "xnes"
+
     def default_population_size(self, d: int) -> int | None:
         """The usual 4 + 3 ln d made even: upwards as in the paper, downwards where it grows by itself."""
         if self.population == "published":
@@ -248,8 +252,7 @@ class FMNES(EqualByContent):
             lam = points = population_size.astype(z.dtype)
             there = xp.arange(n) < population_size // 2
             z, f = xp.where(there[:, None], z, 0.0), xp.where(there.repeat(2), f, xp.inf)
-        for_every_d = self.shape_rate == "xnes"
-        k = backend.arrays(constants(d, 2 * n, self.path_rate, self.alpha, for_every_d), z.dtype)
+        k = backend.arrays(constants(d, 2 * n, self.path_rate, self.alpha, self._for_every_d), z.dtype)
 
         norm2 = xp.vecdot(z, z)
         # What is not there comes last, behind all that failed.
@@ -292,7 +295,7 @@ class FMNES(EqualByContent):
             p_step = follow(p_step, drift, selected.c_step, mu_eff)
             length = xp.sqrt(p_step.dot(p_step)) / k.expected_norm
             by_path = selected.c_step / selected.damping * (length - 1)
-            log_sigma_change += trust_in_path(share, xp) * (by_path - log_sigma_change)
+            log_sigma_change += trust_in_path(share) * (by_path - log_sigma_change)
         p_c = follow(state.p_c, step, selected.c_c, mu_eff)  # line 20
         generation = state.generation + 1
         state = state._replace(
@@ -349,9 +352,9 @@ class FMNES(EqualByContent):
             return all_succeed
         size = lam if published else parents_of(feasible, d, lam, backend)
         if backend is NUMPY:
-            return backend.arrays(selected(d, lam, int(size), self.path_rate), dtype)  # type: ignore[no-any-return]
+            return backend.arrays(selected(d, lam, int(size), self.path_rate, self._for_every_d), dtype)  # type: ignore[no-any-return]
         weights = weights_of_half(backend.xp.log(size / 2 + 1).astype(dtype), 2 * n, backend.xp, lam)
-        return selected_by(weights, d, self.path_rate, backend)
+        return selected_by(weights, d, self.path_rate, self._for_every_d, backend)
 
     def _new_shape(
         self, state: FMNESState, factor: Factor, row_scale: Array, c_1: Array, backend: Backend
