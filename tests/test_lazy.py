@@ -103,10 +103,10 @@ def test_the_ridge_test_decides_as_the_exact_one(
         estimated.append(bool(answer))
         return answer
 
-    def watched(self: Any, state: Any, factor: Any, row_scale: Any, c_1: Any, backend: Any) -> Any:
+    def watched(self: Any, state: Any, p_c: Any, factor: Any, row_scale: Any, c_1: Any, backend: Any) -> Any:
         if not state.unconstrained:
             right.append(exact(times(state.A, factor, row_scale)) > 1.2)
-        return new_shape(self, state, factor, row_scale, c_1, backend)
+        return new_shape(self, state, p_c, factor, row_scale, c_1, backend)
 
     monkeypatch.setattr(fm_nes, "on_ridge", estimating)
     monkeypatch.setattr(FMNES, "_new_shape", watched)

@@ -54,7 +54,8 @@ class Distribution:
     @property
     def draws(self) -> int:
         """Rows of z that it takes."""
-        return self.population_size // 2 if self.start.strategy.mirrored else self.population_size
+        size = self.population_size
+        return size // 2 if self.start.strategy.mirrored else size
 
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""

@@ -75,7 +75,7 @@ def h_inverse(d: int) -> float:
             low = a
 
 
-@cache
+@lru_cache(maxsize=64)
 def distance_alphas(d: int, population_size: int, public: bool = False) -> NDArray[np.float64]:
     """α for every number of feasible points λ_F = 0 … λ. (λ + 1,)"""
     feasible = np.arange(population_size + 1)

@@ -247,9 +247,8 @@ class FMNES(EqualByContent):
         xp = backend.xp
         n, d = z.shape
         lam: Array = 2 * n
-        points = z.dtype.type(lam)  # λ as a number whose quotients have the dtype of the search
         if population_size is not None:
-            lam = points = population_size.astype(z.dtype)
+            lam = population_size.astype(z.dtype)
             there = xp.arange(n) < population_size // 2
             z, f = xp.where(there[:, None], z, 0.0), xp.where(there.repeat(2), f, xp.inf)
         k = backend.arrays(constants(d, 2 * n, self.path_rate, self.alpha, self._for_every_d), z.dtype)
@@ -290,7 +289,8 @@ class FMNES(EqualByContent):
         log_sigma_change = 0.5 * eta_sigma * G_sigma  # line 18
         share, p_step = state.share, state.p_step
         if share is not None:
-            share = follow_share(share, feasible, points)
+            # λ as a number whose quotients have the dtype of the search
+            share = follow_share(share, feasible, z.dtype.type(lam) if population_size is None else lam)
         if p_step is not None:
             p_step = follow(p_step, drift, selected.c_step, mu_eff)
             length = xp.sqrt(p_step.dot(p_step)) / k.expected_norm
@@ -298,11 +298,16 @@ class FMNES(EqualByContent):
             log_sigma_change += trust_in_path(share) * (by_path - log_sigma_change)
         p_c = follow(state.p_c, step, selected.c_c, mu_eff)  # line 20
         generation = state.generation + 1
-        state = state._replace(
-            generation=generation, mean=mean, p_sigma=p_sigma, p_c=p_c, share=share, p_step=p_step
-        )
         if d == 1:  # a shape of determinant 1 in one dimension is 1
-            return state._replace(sigma=state.sigma * xp.exp(log_sigma_change))
+            return state._replace(
+                generation=generation,
+                mean=mean,
+                sigma=state.sigma * xp.exp(log_sigma_change),
+                p_sigma=p_sigma,
+                p_c=p_c,
+                share=share,
+                p_step=p_step,
+            )
 
         # Line 19, less the trace of G_B, which is G_σ and goes with the scale of the rows.
         change = exponential(z, pair_weights, 0.5 * eta_B, backend)
@@ -316,9 +321,23 @@ class FMNES(EqualByContent):
         gamma = expansion_rate(state.gamma, tau, d, lam, backend)  # lines 25, 26
         Q, log_det_Q = axis_factors(gamma, tau, moving, backend)  # lines 27–31
         row_scale = Q * xp.exp(log_trace - log_det_Q)
-        A, A_inverse = self._new_shape(state, factor, row_scale, selected.c_1, backend)
-        sigma = state.sigma * xp.exp(log_sigma_change + log_det_Q)
-        state = state._replace(sigma=sigma, A=A, A_inverse=A_inverse, gamma=gamma)
+        A, A_inverse = self._new_shape(state, p_c, factor, row_scale, selected.c_1, backend)
+        state = FMNESState(
+            generation=generation,
+            mean=mean,
+            sigma=state.sigma * xp.exp(log_sigma_change + log_det_Q),
+            F=state.F,
+            A=A,
+            A_inverse=A_inverse,
+            p_sigma=p_sigma,
+            p_c=p_c,
+            gamma=gamma,
+            unconstrained=state.unconstrained,
+            F0=state.F0,
+            A0=state.A0,
+            share=share,
+            p_step=p_step,
+        )
         every = self.refresh or k.refresh
         return backend.cond(  # type: ignore[no-any-return]
             generation % every == 0, lambda s: _refresh(s, every, k.decompose, backend), _unchanged, state
@@ -357,10 +376,10 @@ class FMNES(EqualByContent):
         return selected_by(weights, d, self.path_rate, self._for_every_d, backend)
 
     def _new_shape(
-        self, state: FMNESState, factor: Factor, row_scale: Array, c_1: Array, backend: Backend
+        self, state: FMNESState, p_c: Array, factor: Factor, row_scale: Array, c_1: Array, backend: Backend
     ) -> tuple[Array, Array | None]:
         """A and A⁻¹: lines 30 and 32–35."""
-        A, A_inverse, p_c = state.A, state.A_inverse, state.p_c
+        A, A_inverse = state.A, state.A_inverse
         if A_inverse is None:  # rank_one == "never"
             return times(A, factor, row_scale), None
 
