@@ -383,7 +383,7 @@ def test_one_by_one_is_the_same_search() -> None:
     whole, single = (Optimizer(**DISCRETE, rng=5) for _ in range(2))
     waiting: list[Any] = []
     rng = np.random.default_rng(0)
-    while len(x := whole.ask()) and whole.stop_reason is None:
+    while whole.stop_reason is None and len(x := whole.ask()):
         whole.tell(failing(x))
     while single.stop_reason is None:
         waiting += single.ask(2)
