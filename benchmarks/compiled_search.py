@@ -25,6 +25,7 @@ import numpy as np
 import fmnes
 from fmnes.benchmark.search import suite
 from fmnes.integrations import jax as fj
+from fmnes.strategies import DEFAULT_METHOD
 
 LIMITS: dict[str, Any] = {"xtol": None, "ftol": None}
 
@@ -100,7 +101,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=32, help="compiled runs of a cell")
     parser.add_argument("--seeds", type=int, default=32, help="NumPy's runs of a cell; 0: none")
     parser.add_argument("--seed", type=int, default=0, help="of the compiled runs")
-    parser.add_argument("--method", default=fj.DEFAULT)
+    parser.add_argument("--method", default=DEFAULT_METHOD)
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
