@@ -91,7 +91,7 @@ def test_a_run_is_that_of_numpy_with_the_same_draws() -> None:
     """Alone and in a batch; with a budget or a target in the middle of a generation that has grown."""
     method = fmnes.AFMNES(refresh=1, B0=LONG)
     keys = jax.random.split(KEY, 3)
-    budget = 420
+    budget = 520
     plans, largest = [], []
     for key in keys:
         sizes: list[int] = []
