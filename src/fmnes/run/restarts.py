@@ -24,8 +24,8 @@ KINDS = ("first", "large", "small", "look")
 #: Large searches of "bipop" where no budget ends the run, as in Hansen's own code.
 MAX_LARGE = 9
 #: A second look begins with this share of sigma0 and this multiple of λ₀: wide enough to leave the place
-#: where the steps have vanished, with points enough not to be led astray again (with 2 λ₀ "fm-nes" was, on the
-#: beam of `fmnes init`).
+#: where the steps have vanished, with points enough not to be led astray again (with 2 λ₀ "fm-nes" was, on
+#: the beam of `fmnes init`).
 LOOK_STEP = 0.1
 LOOK_POPULATION = 4
 #: The same for a method that draws more points by itself where points fail.
