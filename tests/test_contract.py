@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from fmnes import CMAES, FMNES, XNES, ArgumentError, Bounds, Optimizer, Resampling, StopReason
+from fmnes.backends import NUMPY
+from fmnes.steps.successes import population_growth
 from fmnes.steps.weights import distance_weights, rank_weights
 from fmnes.strategies import METHODS as NAMES
 from fmnes.strategies.base import stays_finite
@@ -894,3 +896,14 @@ def test_a_point_outside_the_bounds_is_a_failed_one(strategy: Any, d: int, lam: 
     for g in common:
         assert found[g] == wanted[g], f"generation {g}"
     assert bounded.n_infeasible == 0 < free.n_infeasible
+
+
+@pytest.mark.parametrize(
+    ("share", "log_ratio", "growth"),
+    [(1, 9, 1), (0.5, 0, 1), (0.5, 1, math.sqrt(2)), (0.5, 2, 2), (0.5, 9, 2), (0.25, 9, 4), (0.05, 9, 4)],
+)
+def test_the_population_grows_with_failures_as_far_as_the_axes_part(
+    share: float, log_ratio: float, growth: float
+) -> None:
+    found = population_growth(np.float64(share), np.exp(np.float64(log_ratio)), NUMPY)
+    assert found == pytest.approx(growth, rel=1e-12)
