@@ -21,6 +21,7 @@ from fmnes.errors import (
 )
 from fmnes.evaluation.programs.command import Command
 from fmnes.outcome import LOST
+from fmnes.parameters import Integer, Real
 from fmnes.result import Failure, Result, StopReason, View
 from fmnes.run.minimize import minimize
 from fmnes.run.resume import resume
@@ -43,10 +44,12 @@ __all__ = [
     "Failure",
     "FmnesError",
     "Infeasible",
+    "Integer",
     "Lost",
     "MissingExtra",
     "ObjectiveError",
     "Optimizer",
+    "Real",
     "Resampling",
     "Result",
     "RunError",

@@ -217,6 +217,11 @@ def check_path(argument: str, found: Any) -> str:
     raise ArgumentError(f"{argument}: found {shown(found)}, wanted a path")
 
 
+#: Names that others have for our options, and what to write instead: it begins with our name.
+_HABITS = {
+    "step": "sigma= (how far to look at first) or multiple_of= (the width of its steps)",
+}
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -231,10 +236,10 @@ def names_options(function: Callable[P, R]) -> Callable[P, R]:
         for name in kwargs:
             if name not in known:
                 called = type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
-                wanted = ", ".join(name for name in known if name != "self")
-                raise ArgumentError(
-                    f"{called}: found the option {name!r}, wanted one of {wanted}{nearest(name, known)}"
-                )
+                wanted = ", ".join(name for name in known if name not in ("self", "_"))
+                hint = _HABITS.get(name, "")
+                hint = f"; {hint}" if hint.partition("=")[0] in known else nearest(name, known)
+                raise ArgumentError(f"{called}: found the option {name!r}, wanted one of {wanted}{hint}")
         return function(*args, **kwargs)
 
     return checked

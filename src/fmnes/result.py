@@ -72,7 +72,8 @@ class Stop(NamedTuple):
 class Best(NamedTuple):
     """The best feasible point seen so far; `x` is None and `fun` +inf while there is none."""
 
-    x: Vector | None
+    x: Any
+    """(d,); of named parameters {name: value}."""
     fun: float
     evaluation: int
     """Which evaluation it was, counted from 1; 0 while there is none, and for one that was known before."""
@@ -85,7 +86,8 @@ class View:
     generation: int
     evaluations: int
     population_size: int
-    mean: Vector
+    mean: Any
+    """Of the points it samples. (d,); of named parameters {name: value}."""
     sigma: float
     axis_lengths: Vector
     """Standard deviations along the distribution's axes, divided by sigma; not sorted. (d,)"""
@@ -108,7 +110,8 @@ class Failure:
     reason: str
     count: int
     x: NDArray[np.float64]
-    """The first points that failed so, oldest first; fewer where there are many or long ones. (≤ 100, d)"""
+    """The first points that failed so, oldest first; fewer where there are many or long ones. In the user's
+    units, named parameters in their order. (≤ 100, d)"""
     detail: str
     """The first one's traceback or error output, its tail."""
 
@@ -117,8 +120,8 @@ class Failure:
 class Result:
     """What `minimize` returns. The names are those of SciPy's OptimizeResult where it has them."""
 
-    x: Vector | None
-    """Best feasible point seen; None if there was none."""
+    x: Any
+    """Best feasible point seen; None if there was none. (d,); of named parameters {name: value}."""
     fun: float
     """Its value; +inf if there was none."""
     success: bool
@@ -132,8 +135,8 @@ class Result:
     """Complete generations."""
     n_infeasible: int
     """Evaluations that failed (points outside the bounds cost none and are not counted)."""
-    x_mean: Vector
-    """Mean of the final search distribution; often the better answer when the objective is noisy."""
+    x_mean: Any
+    """Mean of the final search distribution, as `x`; often the better answer when the objective is noisy."""
     seed: int | None
     """The seed that repeats this run; None if a Generator was passed in."""
     failures: list[Failure] = field(default_factory=list)
@@ -149,11 +152,18 @@ class Result:
     n_repeated: int = 0
     """Points that were known already, and not evaluated again: they cost nothing and are not in `nfev`. Only
     where every coordinate is discrete."""
+    parameters: dict[str, Any] | None = field(default=None, repr=False)
+    """The named parameters, {name: fmnes.Real or fmnes.Integer}; None of arrays."""
+
+    @property
+    def vector(self) -> Vector | None:
+        """The numbers of `x` in the user's units, named or not. (d,)"""
+        return np.array(list(self.x.values()), dtype=float) if isinstance(self.x, dict) else self.x
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON data: without the history, and without NaN or infinity."""
         return {
-            "x": None if self.x is None else self.x.tolist(),
+            "x": _plain(self.x),
             "fun": None if self.x is None else self.fun,
             "success": self.success,
             "stop_reason": self.stop_reason.name if self.stop_reason else None,
@@ -162,7 +172,7 @@ class Result:
             "nit": self.nit,
             "n_infeasible": self.n_infeasible,
             "n_repeated": self.n_repeated,
-            "x_mean": self.x_mean.tolist(),
+            "x_mean": _plain(self.x_mean),
             "seed": self.seed,
             "second_looks": self.second_looks,
             "failures": [
@@ -176,3 +186,8 @@ class Result:
         failed = f", {self.n_infeasible} failed" if self.n_infeasible else ""
         repeated = f", {self.n_repeated} known points not run again" if self.n_repeated else ""
         return f"{point} after {self.nfev} evaluations{failed}{repeated}: {self.message}"
+
+
+def _plain(x: Any) -> Any:
+    """A point as JSON data."""
+    return x.tolist() if isinstance(x, np.ndarray) else x

@@ -238,7 +238,8 @@ class Loop:
         state = self.state
         best = state.totals.best_with(state.opt)
         if origin == "best" and best.x is not None:
-            return best.x
+            found: NDArray[np.float64] = best.x
+            return found
         bounds = state.opt.bounds
         if origin == "uniform" and bounds is not None:
             share = state.opt.rng.random(len(bounds.lower))

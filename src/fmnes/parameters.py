@@ -1,0 +1,219 @@
+"""Parameters in the user's words: a range, a start, a scale. `space.py` makes numbers of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, fields
+from fractions import Fraction
+from typing import Any
+
+from fmnes.arguments import check_flag, is_number, names_options, shown
+from fmnes.errors import ArgumentError, nearest
+
+#: What a table of a problem file, or of a run directory, may say of a parameter.
+KEYS = ("lower", "upper", "start", "sigma", "log", "multiple_of", "integer")
+#: What older problem files say instead.
+OLD_KEYS = ("step", "scale")
+
+
+@dataclass(frozen=True)
+class Real:
+    """A parameter that takes real numbers, in the user's units.
+
+        fmnes.Real(0.1, 10, log=True)                 # between them; start and sigma follow
+        fmnes.Real(start=3.0, sigma=0.5)              # no bounds
+        fmnes.Real(lower=0, start=1.0, sigma=0.2)     # one bound
+
+    lower, upper: bounds, which may be reached; None for none.
+    start: where to begin; by default the middle (on a log scale the geometric one).
+    sigma: how far to look at first, about the distance to the best value; on a log scale a factor above 1. By
+        default a quarter of the range.
+    log: search by orders of magnitude; for what is positive and may vary by a factor of ten or more.
+    multiple_of: only multiples of this number, such as 0.25.
+    """
+
+    lower: float | None = None
+    upper: float | None = None
+    _: KW_ONLY
+    start: float | None = None
+    sigma: float | None = None
+    log: bool = False
+    multiple_of: float | None = None
+
+    def __post_init__(self) -> None:
+        check_flag("Real (log)", self.log)
+        object.__setattr__(self, "log", bool(self.log))
+        _settle(self)
+        if self.multiple_of is None:
+            return
+        if self.log:
+            raise ArgumentError(
+                f"Real: found log=True together with multiple_of={self.multiple_of!r}; wanted one of them"
+            )
+        if not self.multiple_of > 0:
+            raise ArgumentError(f"Real: found multiple_of={self.multiple_of!r}, wanted a positive number")
+        _check_on_grid(self, self.multiple_of)
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A parameter that takes whole numbers; lower, upper, start and sigma as of `fmnes.Real`."""
+
+    lower: int | None = None
+    upper: int | None = None
+    _: KW_ONLY
+    start: int | None = None
+    sigma: float | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self)
+        for name in ("lower", "upper"):
+            bound = getattr(self, name)
+            if bound is not None and bound != int(bound):
+                raise ArgumentError(f"Integer: found {name}={bound!r}, wanted a whole number")
+        _check_on_grid(self, 1)
+
+
+Parameter = Real | Integer
+# A decorator of the class would hide its signature from `help` and from type checkers.
+for _class in (Real, Integer):
+    _class.__init__ = names_options(_class.__init__)  # type: ignore[method-assign]
+
+
+def _settle(p: Parameter) -> None:
+    """Numbers as Python's own, infinite bounds as none; raises ArgumentError for what cannot be meant."""
+    kind = type(p).__name__
+    for field in fields(p):
+        found = getattr(p, field.name)
+        if found is None or field.name == "log":
+            continue
+        if isinstance(found, float) and found == {"lower": -math.inf, "upper": math.inf}.get(field.name):
+            object.__setattr__(p, field.name, None)
+            continue
+        if not is_number(found):
+            hint = ""
+            if isinstance(found, (str, list, tuple, set)) and field.name == "lower":
+                hint = f"; {CATEGORIES}"
+            raise ArgumentError(f"{kind}: found {field.name}={shown(found)}, wanted a number{hint}")
+        number = float(found)
+        if isinstance(p, Integer) and field.name != "sigma" and number == int(number):
+            number = int(found)
+        object.__setattr__(p, field.name, number)
+    _check_range(p, kind)
+
+
+def _check_range(p: Parameter, kind: str) -> None:
+    log = isinstance(p, Real) and p.log
+    lower, upper, start, sigma = p.lower, p.upper, p.start, p.sigma
+    if log:
+        for name, value in (("lower", lower), ("upper", upper), ("start", start)):
+            if value is not None and not value > 0:
+                raise ArgumentError(
+                    f"{kind}: found {name}={value!r} on a log scale, which has no place for it; wanted a "
+                    "positive number, or log=False"
+                )
+    if lower is not None and upper is not None and not lower < upper:
+        how = "equal" if lower == upper else "crossed"
+        raise ArgumentError(
+            f"{kind}: found lower={lower!r} and upper={upper!r} ({how}), wanted lower < upper"
+            + ("; what is fixed is no parameter: leave it out" if lower == upper else "")
+        )
+    if start is not None and not (-math.inf if lower is None else lower) <= start <= (
+        math.inf if upper is None else upper
+    ):
+        raise ArgumentError(
+            f"{kind}: found start={start!r} outside of its bounds {_interval(p)}, wanted it inside"
+        )
+    if sigma is not None and not sigma > (1 if log else 0):
+        wanted = "a factor above 1 (log scale)" if log else "a positive number"
+        raise ArgumentError(f"{kind}: found sigma={sigma!r}, wanted {wanted}")
+    if lower is None or upper is None:
+        missing = [name for name in ("start", "sigma") if getattr(p, name) is None]
+        if missing:
+            raise ArgumentError(
+                f"{kind}: found {_interval(p)} and no {' and no '.join(missing)}; wanted start= and sigma=, "
+                "or lower and upper, from which they follow"
+            )
+
+
+def _interval(p: Parameter) -> str:
+    if p.lower is None and p.upper is None:
+        return "no bounds"
+    return f"[{'-inf' if p.lower is None else p.lower}, {'inf' if p.upper is None else p.upper}]"
+
+
+def _check_on_grid(p: Parameter, width: float) -> None:
+    kind = type(p).__name__
+    grid = "whole numbers" if isinstance(p, Integer) else f"multiples of {width!r}"
+    first, last = grid_bounds(p)
+    if first is not None and last is not None and not first < last:
+        raise ArgumentError(
+            f"{kind}: found bounds {_interval(p)}, which hold fewer than two {grid}; wanted a wider range"
+        )
+    if p.start is not None and Fraction(str(p.start)) % Fraction(str(width)):
+        below = Fraction(str(p.start)) // Fraction(str(width)) * Fraction(str(width))
+        near = f"{float(below):g} or {float(below + Fraction(str(width))):g}"
+        raise ArgumentError(f"{kind}: found start={p.start!r}, wanted one of its {grid}, such as {near}")
+
+
+def grid_bounds(p: Parameter) -> tuple[float | None, float | None]:
+    """The bounds of a parameter; of a discrete one its first and last value.
+
+    As decimal fractions: 0.3 is a multiple of 0.1, which it is not in binary.
+    """
+    width = 1 if isinstance(p, Integer) else p.multiple_of
+    if width is None:
+        return p.lower, p.upper
+    step = Fraction(str(width))
+    first = None if p.lower is None else float(-(-Fraction(str(p.lower)) // step) * step)
+    last = None if p.upper is None else float(Fraction(str(p.upper)) // step * step)
+    return first, last
+
+
+#: What to do with choices that have no order.
+CATEGORIES = (
+    "choices without an order are not searched: run once for each of them, or give an ordered list's "
+    "position as fmnes.Integer(0, n - 1)"
+)
+
+
+def read_parameter(name: str, table: Mapping[str, Any]) -> Parameter:
+    """The parameter that a table of a problem file, or of a run directory, describes."""
+    data = dict(table)
+    for key in data:
+        if key not in (*KEYS, *OLD_KEYS):
+            hint = f"; {CATEGORIES}" if key in ("choices", "values", "categories") else nearest(key, KEYS)
+            raise ArgumentError(f"{name}: found the key {key!r}, wanted one of {', '.join(KEYS)}{hint}")
+    if "step" in data:  # what sigma was called up to 0.2
+        if "sigma" in data:
+            raise ArgumentError(f"{name}: found sigma and step, which mean the same; wanted sigma")
+        data["sigma"] = data.pop("step")
+    if "scale" in data:
+        scale = data.pop("scale")
+        if scale not in ("linear", "log"):
+            raise ArgumentError(f"{name}: found scale {shown(scale)}, wanted 'linear' or 'log'")
+        if data.setdefault("log", scale == "log") != (scale == "log"):
+            raise ArgumentError(f"{name}: found log and scale, which disagree; wanted log")
+    integer = data.pop("integer", False)
+    if not isinstance(integer, bool):
+        raise ArgumentError(f"{name}: found integer = {shown(integer)}, wanted true or false")
+    if integer:
+        if data.pop("log", False):
+            raise ArgumentError(
+                f"{name}: found integer and log together; wanted one of them (a log parameter may be rounded "
+                "in the program)"
+            )
+        if data.pop("multiple_of", None) is not None:
+            raise ArgumentError(f"{name}: found integer and multiple_of together, wanted one of them")
+    try:
+        return Integer(**data) if integer else Real(**data)
+    except ArgumentError as error:
+        raise ArgumentError(f"{name}: {error}") from None
+
+
+def table_of(p: Parameter) -> dict[str, Any]:
+    """What `read_parameter` makes the parameter of again; JSON data."""
+    table = {field.name: getattr(p, field.name) for field in fields(p)}
+    said = {key: value for key, value in table.items() if value is not None and value is not False}
+    return {**said, "integer": True} if isinstance(p, Integer) else said

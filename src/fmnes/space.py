@@ -1,0 +1,249 @@
+"""A space of named parameters: the user's point, a dict in the user's units, and the search's, a vector.
+
+The search works with logarithms where the scale is one; nobody outside of it sees them. This is the only
+place that goes from the one to the other.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.arguments import is_number, shown
+from fmnes.bounds import Bounds
+from fmnes.errors import ArgumentError, nearest
+from fmnes.parameters import CATEGORIES, Integer, Parameter, Real, grid_bounds, read_parameter, table_of
+from fmnes.result import Best, Result, Vector, View
+
+#: A point in the user's words: {name: value}, with whole numbers as int.
+Point = dict[str, Any]
+_TINY, _HUGE = sys.float_info.min, sys.float_info.max
+_ROUNDING = 8 * sys.float_info.epsilon
+
+
+class Space:
+    """Parameters with their names, in the order the user gave them."""
+
+    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
+        self.parameters = dict(parameters)
+        self.names = tuple(self.parameters)
+        _check(self.parameters)
+        ps = list(self.parameters.values())
+        self._whole = [i for i, p in enumerate(ps) if isinstance(p, Integer)]
+        self._logs = [(i, _log_scale(p)) for i, p in enumerate(ps) if isinstance(p, Real) and p.log]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and list(self.parameters.items()) == list(other.parameters.items())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For executors, which send it to other processes."""
+        return Space, (self.parameters,)
+
+    # -- to the search ------------------------------------------------------------------------------------
+
+    def start(self) -> dict[str, Any]:
+        """x0, sigma0, bounds and integers of the search: the arguments of `Optimizer` for arrays."""
+        columns = [_column(p) for p in self.parameters.values()]
+        x0, sigma0, lower, upper, width = (list(column) for column in zip(*columns, strict=True))
+        open_ = all(math.isinf(bound) for bound in (*lower, *upper))
+        return {
+            "x0": x0,
+            "sigma0": sigma0,
+            "bounds": None if open_ else Bounds(lower, upper),
+            "integers": width if any(width) else None,
+        }
+
+    def numbers(self, point: Any, argument: str = "x") -> Vector:
+        """The search's numbers for a user's point. (d,)"""
+        if not isinstance(point, Mapping):
+            raise ArgumentError(
+                f"{argument}: found {shown(point)}, wanted a dict with {', '.join(self.names)}"
+            )
+        self._check_names(argument, point)
+        numbers = []
+        for name, p in self.parameters.items():
+            value = point[name]
+            if not is_number(value) or (isinstance(p, Real) and p.log and not value > 0):
+                wanted = "a positive number" if isinstance(p, Real) and p.log else "a number"
+                raise ArgumentError(f"{argument}: found {name} = {shown(value)}, wanted {wanted}")
+            numbers.append(_inside(p, float(value)))
+        return np.array(numbers)
+
+    def _check_names(self, argument: str, point: Mapping[Any, Any]) -> None:
+        for name in point:
+            if name not in self.parameters:
+                raise ArgumentError(
+                    f"{argument}: found {shown(name)}, wanted {', '.join(self.names)}"
+                    f"{nearest(str(name), self.names)}"
+                )
+        for name in self.names:
+            if name not in point:
+                raise ArgumentError(f"{argument}: found no {name}, wanted {', '.join(self.names)}")
+
+    # -- to the user --------------------------------------------------------------------------------------
+
+    def values(self, x: Vector) -> list[Any]:
+        """A point's values in the user's units, in order; whole numbers as int. x: (d,)"""
+        values: list[Any] = x.tolist()
+        for i, scale in self._logs:
+            values[i] = scale(values[i])
+        for i in self._whole:
+            values[i] = int(values[i])
+        return values
+
+    def named(self, x: Vector) -> Point:
+        """The user's point. x: (d,)"""
+        return dict(zip(self.names, self.values(x), strict=True))
+
+    def table(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Many points in the user's units; the same numbers as `values`, to the last bit. (n, d) -> (n, d)"""
+        table = np.array(x, dtype=np.float64)
+        if table.size:
+            for i, scale in self._logs:
+                table[:, i] = [scale(number) for number in table[:, i].tolist()]
+        return table
+
+    def columns(self, x: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+        """Many points by name, whole numbers as int64. x: (n, d); each column: (n,)"""
+        table = self.table(x)
+        whole = set(self._whole)
+        return {
+            name: table[:, i].astype(np.int64) if i in whole else table[:, i].copy()
+            for i, name in enumerate(self.names)
+        }
+
+    def best(self, best: Best) -> Best:
+        return best if best.x is None else best._replace(x=self.named(best.x))
+
+    def view(self, view: View) -> View:
+        """A generation in the user's words; `sigma` and `axis_lengths` stay the search's."""
+        return replace(view, mean=self.named(view.mean), best=self.best(view.best))
+
+    def result(self, result: Result) -> Result:
+        """A result in the user's words; `covariance` and `sigma0` stay the search's, for a warm start."""
+        return replace(
+            result,
+            x=None if result.x is None else self.named(result.x),
+            x_mean=self.named(result.x_mean),
+            failures=[replace(f, x=self.table(f.x) if len(f.x) else f.x) for f in result.failures],
+            parameters=self.parameters,
+        )
+
+    # -- on disk ------------------------------------------------------------------------------------------
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [{"name": name, **table_of(p)} for name, p in self.parameters.items()]
+
+    @classmethod
+    def from_json(cls, data: Any) -> Space:
+        """Raises ArgumentError for what `as_json` cannot have written."""
+        if not isinstance(data, list) or not all(isinstance(e, dict) and "name" in e for e in data):
+            raise ArgumentError(f"parameters: found {shown(data)}, wanted a list of tables with names")
+        tables = [(str(entry["name"]), {k: v for k, v in entry.items() if k != "name"}) for entry in data]
+        return make_space([(name, read_parameter(name, table)) for name, table in tables])
+
+
+def make_space(parameters: Sequence[tuple[str, Parameter]]) -> Space:
+    """Of pairs, in which a name may stand twice: that is refused."""
+    names = [name for name, _ in parameters]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentError(f"parameters: found two of the name {name!r}, wanted one name for each")
+    return Space(dict(parameters))
+
+
+def is_space(found: Any) -> bool:
+    """Named parameters, or what was meant as some? (No array is a mapping.)"""
+    return isinstance(found, (Mapping, Space))
+
+
+def read_space(found: Any) -> Space:
+    """The user's dict, checked."""
+    return found if isinstance(found, Space) else Space(found)
+
+
+def refuse_beside(space: bool, **given: Any) -> None:
+    """Raises ArgumentError for what the parameters say already."""
+    for argument, value in given.items():
+        if space and value is not None:
+            raise ArgumentError(
+                f"{argument}: found together with named parameters; wanted it in them, such as "
+                "fmnes.Real(0, 1, start=0.5, sigma=0.1) or fmnes.Integer(1, 12)"
+            )
+
+
+def _check(parameters: Mapping[Any, Any]) -> None:
+    if not parameters:
+        raise ArgumentError(
+            "parameters: found none, wanted at least one, such as {'width': fmnes.Real(0, 1)}"
+        )
+    for name, p in parameters.items():
+        if not isinstance(name, str) or not name.strip() or "\0" in name:
+            raise ArgumentError(f"parameters: found the name {shown(name)}, wanted text such as 'width'")
+        if isinstance(p, (Real, Integer)):
+            continue
+        hint = ""
+        if isinstance(p, (list, set, frozenset, str)) or (isinstance(p, tuple) and not _is_range(p)):
+            hint = f"; {CATEGORIES}"
+        elif isinstance(p, tuple):
+            hint = f": fmnes.Real({p[0]!r}, {p[1]!r})"
+        elif is_number(p):
+            hint = "; what is fixed is no parameter: leave it out"
+        raise ArgumentError(
+            f"parameters: found {name} = {shown(p)}, wanted fmnes.Real or fmnes.Integer{hint}"
+        )
+
+
+def _is_range(found: tuple[Any, ...]) -> bool:
+    return len(found) == 2 and all(is_number(end) for end in found)
+
+
+def _inside(p: Parameter, value: float) -> float:
+    """The search's number for a value."""
+    return math.log(value) if isinstance(p, Real) and p.log else value
+
+
+def _log_scale(p: Real) -> Callable[[float], float]:
+    """exp, but for the ends and the start, which come back to the last digit: exp(log(10)) is not 10."""
+    lower, upper = _TINY if p.lower is None else p.lower, _HUGE if p.upper is None else p.upper
+    start = _log_start(p) or lower
+    at_start = math.log(start)
+    # A few units in the last place inside: beyond these, rounding could lead out of the range.
+    low, high = math.log(lower), math.log(upper)
+    low, high = low + _ROUNDING * max(1.0, abs(low)), high - _ROUNDING * max(1.0, abs(high))
+
+    def scale(number: float, exp: Callable[[float], float] = math.exp) -> float:
+        if low < number < high:
+            return start if number == at_start else exp(number)
+        return lower if number <= low else upper
+
+    return scale
+
+
+def _log_start(p: Real) -> float | None:
+    """Roots of the factors, whose product may be too small or too large."""
+    if p.start is None and p.lower is not None and p.upper is not None:
+        return math.sqrt(p.lower) * math.sqrt(p.upper)
+    return p.start
+
+
+def _column(p: Parameter) -> tuple[float, float, float, float, float]:
+    """Start, sigma, lower, upper and width of the grid (0: none), in the search's numbers."""
+    first, last = grid_bounds(p)
+    lower = -math.inf if first is None else _inside(p, first)
+    upper = math.inf if last is None else _inside(p, last)
+    # Halves and quarters first: the sum of two bounds may be too large for floating point.
+    log = isinstance(p, Real) and p.log
+    middle = _log_start(p) if isinstance(p, Real) and p.log else p.start
+    start = lower / 2 + upper / 2 if middle is None else _inside(p, middle)
+    sigma = upper / 4 - lower / 4 if p.sigma is None else math.log(p.sigma) if log else p.sigma
+    width = 1.0 if isinstance(p, Integer) else p.multiple_of or 0.0
+    return min(max(start, lower), upper), sigma, lower, upper, width
