@@ -42,6 +42,9 @@ class Outcome:
     """How long the evaluation took; NaN where nobody has measured it."""
     remembered: bool = field(default=False, compare=False)
     """It comes from the log: nothing was run for it now."""
+    outputs: dict[str, Any] | None = None
+    """Further outputs beside the value, {name: number, text, True, False or None}; they are kept and not
+    searched by. None: there are none."""
 
 
 #: The reason of a value that would be the best of all, and is more likely a logarithm of zero.
