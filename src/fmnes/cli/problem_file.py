@@ -133,7 +133,6 @@ def make_problem(
     command = Command(
         argv,
         names=[p.name for p in parameters],
-        scales=[p.scale for p in parameters],
         here=here,
         **(program or {}),
     )

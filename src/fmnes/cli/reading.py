@@ -41,9 +41,9 @@ def read_run(run: Path) -> Shown:
         x = None if best is None or best.x is None else best.x.tolist()
         if best is not None and x is None and ended and ended["x"] is not None:
             x = [float(v) for v in ended["x"]]  # the result has it whole
+        if objective["kind"] == "command":
+            command_of(run, objective)  # raises RunError for what is none
         values = x
-        if x is not None and objective["kind"] == "command":
-            values = command_of(run, objective).values(x)
         names = [str(name) for name in objective.get("names") or ()]
         names = names or [f"x{i}" for i in range(len(values or ()))]
         if values is not None and len(names) != len(values):

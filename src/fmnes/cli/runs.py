@@ -174,10 +174,9 @@ def _run(run: Any, command: Command, kept: Path, max_evaluations: int | None, as
     with LiveDisplay(max_evaluations) as display:
         result = run(callback=display.update)
     d = len(result.x_mean)
-    for found in (command.names, command.scales):
-        if found is not None and len(found) != d:
-            raise RunError(f"{kept}: found {len(found)} names or scales, wanted {d} as its points have")
-    values = None if result.x is None else command.values(result.x.tolist())
+    if command.names is not None and len(command.names) != d:
+        raise RunError(f"{kept}: found {len(command.names)} names, wanted {d} as its points have")
+    values = None if result.x is None else result.x.tolist()
     names = command.names or [f"x{i}" for i in range(d)]
     if as_json:
         typer.echo(json.dumps(output.as_json(result, names, values)))
