@@ -128,6 +128,11 @@ def _check_range(p: Parameter, kind: str) -> None:
     if sigma is not None and not sigma > (1 if log else 0):
         wanted = "a factor above 1 (log scale)" if log else "a positive number"
         raise ArgumentError(f"{kind}: found sigma={sigma!r}, wanted {wanted}")
+    if sigma is not None and start is not None and not log and start + sigma == start:
+        raise ArgumentError(
+            f"{kind}: found sigma={sigma!r}, too small to change start={start!r}; wanted about the distance "
+            "to the best value"
+        )
     if lower is None or upper is None:
         missing = [name for name in ("start", "sigma") if getattr(p, name) is None]
         if missing:

@@ -101,7 +101,7 @@ class Space:
 
     def named(self, x: Vector) -> Point:
         """The user's point. x: (d,)"""
-        return dict(zip(self.names, self.values(x), strict=True))
+        return dict(zip(self.names, self.values(x)))  # noqa: B905 (in every evaluation; both have d entries)
 
     def table(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Many points in the user's units; the same numbers as `values`, to the last bit. (n, d) -> (n, d)"""
@@ -170,14 +170,33 @@ def read_space(found: Any) -> Space:
     return found if isinstance(found, Space) else Space(found)
 
 
-def refuse_beside(space: bool, **given: Any) -> None:
-    """Raises ArgumentError for what the parameters say already."""
+def unpack(
+    x0: Any, sigma0: Any, *, bounds: Any, integers: Any, covariance: Any, known: Any
+) -> tuple[Space | None, dict[str, Any]]:
+    """The space, if `x0` is named parameters, and these arguments in the search's numbers."""
+    given = {"sigma0": sigma0, "bounds": bounds, "integers": integers}
+    if not is_space(x0):
+        return None, {"x0": x0, **given, "covariance": covariance, "known": known}
+    space = read_space(x0)
     for argument, value in given.items():
-        if space and value is not None:
+        if value is not None:
             raise ArgumentError(
                 f"{argument}: found together with named parameters; wanted it in them, such as "
                 "fmnes.Real(0, 1, start=0.5, sigma=0.1) or fmnes.Integer(1, 12)"
             )
+    start = space.start()
+    if covariance is not None:  # which says how far to look
+        start["sigma0"] = None
+    return space, {**start, "covariance": covariance, "known": _numbers_of_known(space, known)}
+
+
+def _numbers_of_known(space: Space, known: Any) -> Any:
+    """What is not made of pairs is left to those who read it."""
+    try:
+        pairs = [(x, value) for x, value in known]
+    except Exception:  # what iteration raises is up to the object
+        return known
+    return [(space.numbers(x, f"known, point {i}"), value) for i, (x, value) in enumerate(pairs)]
 
 
 def _check(parameters: Mapping[Any, Any]) -> None:
