@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fmnes.arguments import check_path, shown
 from fmnes.errors import ArgumentError, FmnesError, RunError
-from fmnes.parameters import Parameter, Real
+from fmnes.parameters import Parameter, is_log
 from fmnes.result import Result, Vector
 from fmnes.run.settings import space_of
 from fmnes.run.snapshots import RunState
@@ -70,7 +70,7 @@ def _check_same(before: Space | None, now: Space | None) -> None:
 def _described(space: Space | None) -> str:
     if space is None:
         return "arrays"
-    scales = [f"{n} (log)" if isinstance(p, Real) and p.log else n for n, p in space.parameters.items()]
+    scales = [f"{n} (log)" if is_log(p) else n for n, p in space.parameters.items()]
     return f"the parameters {', '.join(scales)}"
 
 
