@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import fmnes
 from fmnes.parameters import read_parameter, table_of
 from fmnes.space import Space, make_space
+from fmnes.storage.directory import RunDirectory
 
 SPACE = {
     "thickness": fmnes.Real(0.1, 10, log=True),
@@ -110,6 +111,12 @@ def test_two_parameters_of_one_name_are_refused() -> None:
 def test_what_parameters_say_is_not_said_twice(argument: str) -> None:
     with pytest.raises(fmnes.ArgumentError, match=f"{argument}: found together with named parameters"):
         fmnes.minimize(simulate, SPACE, **{argument: 1})
+
+
+@pytest.mark.parametrize("name", SPACE)
+def test_repr_says_it_again(name: str) -> None:
+    assert eval(repr(SPACE[name]), vars(fmnes)) == SPACE[name]
+    assert "None" not in repr(SPACE[name]).replace("(None, ", "")
 
 
 @pytest.mark.parametrize("name", SPACE)
@@ -357,3 +364,40 @@ def test_a_program_gets_the_users_units_by_name(tmp_path: Path) -> None:
     assert result.x["thickness"] == pytest.approx(2, abs=0.2)
     assert result.fun == abs(result.x["thickness"] - 2) + 1
     assert fmnes.resume(run, max_evaluations=70).fun <= result.fun
+
+
+def test_a_run_of_older_words_goes_on_in_the_users_units(tmp_path: Path) -> None:
+    """Up to 0.2 a Command had names and scales, and a run directory nothing else."""
+    program = "import sys; print(abs(float(sys.argv[1]) - 2) + abs(float(sys.argv[2]) - 1))"
+    command = fmnes.Command([sys.executable, "-c", program, "{k}", "{b}"])
+    space = {"k": fmnes.Real(0.1, 10, log=True), "b": fmnes.Real(0, 3)}
+    run = tmp_path / "run"
+    first = fmnes.minimize(command, space, rng=1, max_evaluations=30, run_dir=run)
+    with RunDirectory.open(run) as directory:
+        config = {key: value for key, value in directory.config.items() if key != "parameters"}
+        objective = {**config["objective"], "names": ["k", "b"], "scales": ["log", "linear"]}
+        directory.update_config({**config, "objective": objective})
+    second = fmnes.resume(run, max_evaluations=40)
+    assert second.fun <= first.fun
+    assert second.fun == pytest.approx(abs(second.x["k"] - 2) + abs(second.x["b"] - 1), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        None,
+        [],
+        [{"name": "a"}],
+        "a",
+        [{"name": "a", "lower": 1, "upper": 2}],
+        [{"name": "a", "lower": 2, "upper": 1}],
+    ],
+)
+def test_a_run_directory_with_unusable_parameters_is_refused_in_words(
+    tmp_path: Path, parameters: Any
+) -> None:
+    fmnes.minimize(simulate, SPACE, rng=1, max_evaluations=20, run_dir=tmp_path / "run")
+    with RunDirectory.open(tmp_path / "run") as directory:
+        directory.update_config({**directory.config, "parameters": parameters})
+    with pytest.raises(fmnes.RunError, match="unusable configuration"):
+        fmnes.resume(tmp_path / "run", simulate, max_evaluations=40)

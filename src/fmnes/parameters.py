@@ -25,8 +25,17 @@ class Parameter:
     start: float | None
     sigma: float | None
 
+    def __repr__(self) -> str:
+        """What was said of it, as it may be said again."""
+        said = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        ends = [repr(said.pop(name)) for name in ("lower", "upper")]
+        while ends and ends[-1] == "None":
+            ends.pop()
+        more = [f"{name}={value!r}" for name, value in said.items() if value not in (None, False)]
+        return f"{type(self).__name__}({', '.join([*ends, *more])})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Real(Parameter):
     """A parameter that takes real numbers, in the user's units.
 
@@ -65,7 +74,7 @@ class Real(Parameter):
         _check_on_grid(self, self.multiple_of)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Integer(Parameter):
     """A parameter that takes whole numbers; lower, upper, start and sigma as of `fmnes.Real`."""
 

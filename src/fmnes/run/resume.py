@@ -73,6 +73,11 @@ def resume(
 
         def go_on() -> Result:
             state = _state(directory, settings)
+            if space is not None and len(space.names) != len(state.opt.x0):
+                raise RunError(
+                    f"{directory.path}: found {len(space.names)} parameters for points of "
+                    f"{len(state.opt.x0)} coordinates, wanted as many: an unusable configuration"
+                )
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
                 evaluator = settings.evaluator(objective, executor, len(state.opt.x0), run_dir, space)
