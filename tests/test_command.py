@@ -28,6 +28,7 @@ from fmnes.evaluation.programs import guard, process
 from fmnes.evaluation.programs.answer import read_answer
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.runner import CommandEvaluator
+from fmnes.evaluation.programs.verdict import outcome_of
 from fmnes.evaluation.programs.workspace import by_hand
 from fmnes.outcome import Outcome
 
@@ -567,9 +568,10 @@ def test_failed_directories_are_kept_up_to_a_number(tmp_path):
     assert run(replace(command, max_kept=0), 5.0).detail == ""
 
 
-def kept_by(evaluator: CommandEvaluator, points) -> list[Path | None]:
+def kept_by(evaluator: CommandEvaluator, points, generation: int = 3) -> list[Path | None]:
     """Where the evaluations say that they were kept."""
-    outcomes = dict(evaluator([task(x, i) for i, x in enumerate(points)]))
+    tasks = [task(x, i)._replace(generation=generation) for i, x in enumerate(points)]
+    outcomes = dict(evaluator(tasks))
     evaluator.close()
     found = [outcomes[i].detail.partition("kept: ")[2] for i in range(len(points))]
     return [Path(path) if path else None for path in found]
@@ -595,7 +597,7 @@ def test_kept_below_the_run_directory(tmp_path):
     assert set(kept_in.iterdir()) == set(first)
     assert (first[0] / "stdout.txt").read_text() == "FAIL 2.0\n"
     (kept_in / "mine").mkdir()
-    resumed = kept_by(CommandEvaluator(command, kept_in=str(kept_in)), [3, 4])
+    resumed = kept_by(CommandEvaluator(command, kept_in=str(kept_in)), [3, 4], generation=4)
     assert set(kept_in.iterdir()) == {*first[:2], *resumed, kept_in / "mine"}  # never more than max_kept
     elsewhere = replace(command, directory=tmp_path / "elsewhere")
     (kept,) = kept_by(CommandEvaluator(elsewhere, kept_in=str(kept_in)), [5])
@@ -1047,7 +1049,7 @@ def test_results_that_we_cannot_read_are_lost(tmp_path):
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
-        outcome = shell("", "{results}").outcome(ending, tmp_path)
+        outcome = outcome_of(shell("", "{results}"), ending, tmp_path, in_file=True)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert outcome.reason == "could not read results.txt: Too many open files"

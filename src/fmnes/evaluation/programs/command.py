@@ -1,21 +1,22 @@
-"""External programs as objectives: a point goes in as arguments or JSON, a number comes out.
+"""External programs as objectives: a point goes in as arguments, files or JSON, a number comes out.
 
-`Command` holds the settings and the protocol; `answer.py` reads what a program says, `runner.py` keeps some
-of them running, each in a directory of `workspace.py`, and `process.py` runs one of them. What it leaves
-running is for `guard.py`, what it leaves on disk for `removal.py`.
+`Command` holds the settings. `inputs.py` fills `template.py`'s holes and lays out what a program is given,
+`runner.py` keeps some programs running, each in a directory of `workspace.py`, and `process.py` runs one of
+them. `verdict.py` says what came of it: from what it answers (`answer.py`), or from where the user says that
+the value stands (`sources.py`). What it leaves running is for `guard.py`, what it leaves on disk for
+`removal.py`.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
-from itertools import islice
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,74 +24,121 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_number, check_path, is_number, names_options, shown
-from fmnes.errors import ArgumentError, Infeasible, Lost, nearest
+from fmnes.errors import ArgumentError, Infeasible, Lost
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.programs.answer import find_answer, printable
-from fmnes.evaluation.programs.process import PARAMS, RESULTS, Ending
-from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
+from fmnes.evaluation.programs.checks import check_bytes, check_codes, check_strings
+from fmnes.evaluation.programs.environment import check_environment
+from fmnes.evaluation.programs.inputs import TAKEN, Inputs, check_targets, read_inputs
+from fmnes.evaluation.programs.sources import check_source
+from fmnes.evaluation.programs.template import Hole, SomeNumber, parse_argument
+from fmnes.outcome import Outcome, lost
 from fmnes.result import Vector
 
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_FILES = {"params": PARAMS, "results": RESULTS}
+#: Where a value stands: {"file": ..., "regex": ...} and the like; see `sources.py`.
+Source = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Command:
     """An external program as objective, never run through a shell.
 
-        fmnes.minimize(fmnes.Command(["./simulate", "{params}"], timeout=60), x0, sigma0)
+        space = {"width": fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)}
+        fmnes.minimize(fmnes.Command(["./simulate", "{width}", "{layers}"], timeout=60), space)
 
-    **In.** `argv` is a list: the program and its arguments. In these `{x0}`, `{x1}`, … (or `{name}` for each
-    of `names`) stand for the coordinates, `{params}` for the path of a JSON file with the point, `{results}`
-    for that of a file the program may write, `{here}` for the directory we are in now, and `{{` and `}}` for
-    braces. Standard input is the JSON, too: {"x": [...], "params": {name: value}, "generation", "slot", ...}.
-    The program runs in a fresh directory each time: write "{here}/model.py" for a file of yours.
+        fmnes.Command(["solver", "beam.inp"], templates=["beam.inp.in"], value={"regex": r"mass =\\s*(\\S+)"})
 
-    **Out.** The results file if there is one, else the last line printed that is not empty: a number;
-    {"f": number}, {"value": number} or {"fail": "reason"}; or the word FAIL, perhaps with a reason.
+    The program runs in a fresh directory each time. What it is given:
 
-    **Failed** is a run that says so, gives no finite number, exits with a code not in `success_exit_codes`,
-    crashes or takes more than `timeout` seconds (while it is not suspended). **Lost** (not the point's fault:
-    it is tried again) is one that exits with one of `lost_exit_codes`, or is ended from outside: by SIGTERM,
-    SIGINT or SIGHUP, or with the exit code that a shell makes of them.
+    argv: a list, the program and its arguments. In these `{name}` stands for a parameter (`{x0}`, `{x1}`, …
+        for points without names), `{name:12.5e}` for one in a format of Python's, `{params}` for the path of
+        a JSON file with the point, `{results}` for that of a file the program may write, `{here}` for the
+        directory we are in now, and `{{` and `}}` for braces.
+    names: a name for each coordinate of an array; named parameters bring their own.
+    templates: text files with such placeholders. "deck.inp.in" is written as "deck.inp" into the directory.
+        Braces of another form are the file's own; `{{name}}` gives `{name}` itself.
+    stdin: a template for standard input. Without one it is the JSON: {"x": [...], "params": {name: value},
+        "generation", "slot", "redraw", "attempt", "restart"}.
+    copy, link: files or folders of yours, copied or linked into the directory.
+    environment: adds to ours; None removes a variable. Unless they are set, OMP_NUM_THREADS and its like are
+        1: one thread for each program.
+    here: where relative paths start, of the program, templates and files; by default the current directory.
+    problem_file: the problem file it came from, where `fmnes.resume` reads `environment` again.
 
-    `keep` tells which directories stay for you to look at: at most `max_kept`, the first of each reason
-    before all others, then the latest. They are below `directory`, else in the run directory's `kept`, else
-    where the system has its temporary files. `environment` adds to ours; None removes a variable. `here` is
-    the current directory unless given; a relative path of the program starts there.
+    What it answers: the results file if there is one, else the last line printed that is not empty: a number;
+    {"f": number}, {"value": number} or {"fail": "reason"}; or the word FAIL, perhaps with a reason. Or:
+
+    value: where the value stands instead. {"regex": ...} is searched in the output (^ and $ are a line's),
+        {"file": ..., "regex": ...} in a file; the last match counts, its group 1 if it has one. Or
+        {"file": ..., "json": "drag.total[0]"}; or {"file": ...}, its last line. 1.5D+03 is a number, too.
+    outputs: further ones to keep beside the value, {name: a source as above}; None where it is not found.
+    fail_if: a text, or a list of them, which means failed wherever it is printed; it is the reason.
+
+    Failed is a run that says so, gives no finite number, exits with a code not in `success_exit_codes`,
+    crashes or takes too long. Lost (not the point's fault: it is tried again) is one that exits with one of
+    `lost_exit_codes`, or is ended from outside: by SIGTERM, SIGINT or SIGHUP, or with the exit code that a
+    shell makes of them.
+
+    timeout: seconds, while it is not suspended.
+    memory_limit: bytes of address space of each of its processes, or a text such as "2 GB"; on Linux.
+    success_exit_codes: those of a program that has done its work; -8 for one that dies of signal 8 then.
+    lost_exit_codes: those that are not the point's fault.
+
+    Which directories stay for you to look at:
+
+    keep: those of "failed" evaluations, "all" or "none".
+    max_kept: at most so many; the first of each reason before all others, then the latest.
+    directory: where they are made and kept. By default they are made where the system has its temporary
+        files, and kept in the run directory's `kept` if there is one.
     """
 
     argv: Sequence[str]
     _: KW_ONLY
     names: Sequence[str] | None = None
+    templates: Sequence[str | os.PathLike[str]] = ()
+    stdin: str | os.PathLike[str] | None = None
+    copy: Sequence[str | os.PathLike[str]] = ()
+    link: Sequence[str | os.PathLike[str]] = ()
+    environment: Mapping[str, str | None] | None = field(default=None, repr=False, hash=False)  # secrets
+    here: str | os.PathLike[str] | None = None
+    problem_file: str | os.PathLike[str] | None = None
+    value: Source | None = field(default=None, hash=False)
+    outputs: Mapping[str, Source] | None = field(default=None, hash=False)
+    fail_if: str | Sequence[str] = ()
     timeout: float | None = None
+    memory_limit: int | str | None = None
+    success_exit_codes: Sequence[int] = (0,)
     lost_exit_codes: Sequence[int] = (75,)  # EX_TEMPFAIL of sysexits.h
     keep: Literal["failed", "all", "none"] = "failed"
     max_kept: int = 100
     directory: str | os.PathLike[str] | None = None
-    environment: Mapping[str, str | None] | None = field(default=None, repr=False, hash=False)  # secrets
-    success_exit_codes: Sequence[int] = (0,)
-    here: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         def settle(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
-        settle("argv", _strings("argv", self.argv))
-        settle("names", None if self.names is None else _strings("names", self.names))
-        settle("timeout", check_number("timeout", self.timeout, above=0))
-        settle("max_kept", check_number("max_kept", self.max_kept, above=-1, whole=True) or 0)
+        settle("argv", check_strings("argv", self.argv))
+        settle("names", None if self.names is None else check_strings("names", self.names))
+        for name in ("templates", "copy", "link"):
+            settle(name, check_strings(name, getattr(self, name)))
+        for name in ("stdin", "problem_file", "directory"):
+            if getattr(self, name) is not None:
+                settle(name, check_path(name, getattr(self, name)))
         settle("here", os.path.abspath(check_path("here", "." if self.here is None else self.here)))
-        if self.directory is not None:
-            settle("directory", os.path.abspath(check_path("directory", self.directory)))
-        settle("environment", {} if self.environment is None else _dict("environment", self.environment))
-        settle("lost_exit_codes", _codes("lost_exit_codes", self.lost_exit_codes))
-        settle("success_exit_codes", _codes("success_exit_codes", self.success_exit_codes))
-        for name, value in (self.environment or {}).items():
-            if "=" in _strings("environment", [name, *([value] if value else [])])[0]:
-                raise ArgumentError(f"environment: found {name!r}, wanted a name without '='")
+        for name in ("problem_file", "directory"):
+            if getattr(self, name) is not None:
+                settle(name, os.path.abspath(getattr(self, name)))
+        settle("environment", check_environment(self.environment))
+        settle("value", None if self.value is None else check_source("value", self.value))
+        settle("outputs", _outputs(self.outputs))
+        texts = [self.fail_if] if isinstance(self.fail_if, str) and self.fail_if else self.fail_if
+        settle("fail_if", check_strings("fail_if", texts))
+        settle("timeout", check_number("timeout", self.timeout, above=0))
+        settle("memory_limit", check_bytes("memory_limit", self.memory_limit))
+        settle("max_kept", check_number("max_kept", self.max_kept, above=-1, whole=True) or 0)
+        settle("success_exit_codes", check_codes("success_exit_codes", self.success_exit_codes, signals=True))
+        settle("lost_exit_codes", check_codes("lost_exit_codes", self.lost_exit_codes))
         names = self.names or ()
-        if len(set(names)) < len(names) or {"params", "results", "here"} & set(names):
+        if len(set(names)) < len(names) or set(TAKEN) & set(names):
             raise ArgumentError(f"names: found {names}, wanted one for each; params, results, here are taken")
         if not isinstance(self.keep, str) or self.keep not in ("failed", "all", "none"):
             raise ArgumentError(f"keep: found {shown(self.keep)}, wanted 'failed', 'all' or 'none'")
@@ -99,10 +147,11 @@ class Command:
             raise ArgumentError(f"lost_exit_codes: found {both}, which are success_exit_codes as well")
         if not self.argv:
             raise ArgumentError("argv: found an empty list, wanted the program and its arguments")
+        check_targets(self)
         for element in self.argv:
-            _fill(element, str)
-        if self.names is not None:
-            self.arguments(dict.fromkeys(self.names, 0.0), Path())
+            template = parse_argument(element)
+            if self.names is not None:
+                template.fill(dict.fromkeys([*TAKEN, *names], SomeNumber()))
 
     def __call__(self, x: ArrayLike | Mapping[str, float]) -> float:
         """The value at x, an array or {name: value}.
@@ -142,14 +191,34 @@ class Command:
         finally:
             evaluator.close()
 
-    def check(self, d: int | None = None, names: Iterable[str] | None = None) -> None:
-        """Raises ArgumentError if it cannot run, or not with points of d coordinates or of these names."""
-        if names is not None and self.names is not None and tuple(names) != self.names:
+    def check(self, d: int | None = None, names: Iterable[str] | Mapping[str, Any] | None = None) -> None:
+        """Raises ArgumentError if it cannot run, or not with points of d coordinates or of these names.
+
+        names: those of the parameters; or a point, {name: value}, which also tells whole numbers.
+        """
+        self._check_names(read_inputs(self), d, names)
+        self._check_program()
+        if self.memory_limit is not None and not sys.platform.startswith("linux"):
+            raise ArgumentError(f"memory_limit: found {self.memory_limit}, wanted None: it needs Linux")
+        place = Path(self.directory or tempfile.gettempdir())
+        place = place if place.exists() else place.parent
+        if not place.is_dir() or not os.access(place, os.W_OK):
+            raise ArgumentError(f"directory: found {str(place)!r}, wanted a directory we may write to")
+
+    def _check_names(self, inputs: Inputs, d: int | None, names: Iterable[str] | None) -> None:
+        if names is None:
+            if d is not None:
+                inputs.check(self.named(np.zeros(d)), self.names is not None)
+            return
+        names = names if isinstance(names, Mapping) else tuple(names)
+        if self.names is not None and tuple(names) != self.names:
             raise ArgumentError(f"names: found {self.names}, wanted those of the parameters: {tuple(names)}")
-        if names is not None:
-            self.arguments(dict.fromkeys(names, 0.0), Path())
-        elif d is not None:
-            self.arguments(self.named(np.zeros(d)), Path())
+        for name in TAKEN:
+            if name in names:
+                raise ArgumentError(f"parameters: found the name {name!r}, which is taken; wanted another")
+        inputs.check(names, True)
+
+    def _check_program(self) -> None:
         name = self.argv[0]
         path = self.program
         if os.sep not in path or not os.path.exists(path):
@@ -171,23 +240,18 @@ class Command:
                 raise ArgumentError(
                     f"argv: found {name!r}, whose interpreter {interpreter!r} is missing{windows}"
                 )
-        place = Path(self.directory or tempfile.gettempdir())
-        place = place if place.exists() else place.parent
-        if not place.is_dir() or not os.access(place, os.W_OK):
-            raise ArgumentError(f"directory: found {str(place)!r}, wanted a directory we may write to")
 
     @property
     def program(self) -> str:
         """The path of the program, absolute because it does not run here."""
 
-        def only_here(name: str) -> str:
-            if name != "here":
+        template = parse_argument(self.argv[0])
+        for hole in template.pieces:
+            if isinstance(hole, Hole) and hole.text != "here":
                 raise ArgumentError(
-                    f"argv: found {{{name}}} in the program's name, wanted it among the arguments"
+                    f"argv: found {{{hole.text}}} in the program's name, wanted it among the arguments"
                 )
-            return str(self.here)
-
-        name = _fill(self.argv[0], only_here)
+        name = template.fill({"here": str(self.here)})
         if os.sep not in name:
             name = shutil.which(name, path=(self.environment or {}).get("PATH")) or name
         return os.path.join(str(self.here), name.removeprefix("./")) if os.sep in name else name
@@ -200,70 +264,9 @@ class Command:
             raise ArgumentError(f"names: found {len(self.names)} for a point of {len(x)} coordinates")
         return dict(zip(self.names, x.tolist(), strict=True))
 
-    def arguments(self, point: Mapping[str, Any], directory: Path) -> list[str]:
-        """argv for one point."""
-        files = {name: str(directory / file) for name, file in _FILES.items()}
-        known = {"here": str(self.here), **files, **{name: repr(value) for name, value in point.items()}}
-        return [
-            self.program,
-            *(_fill(element, lambda name: _value(name, known)) for element in self.argv[1:]),
-        ]
-
-    def params(self, task: Task, point: Mapping[str, Any], names: bool) -> str:
-        """The JSON for one point, with or without its names; numbers keep all their digits."""
-        said = {"x": list(point.values()), **({"params": point} if names else {})}
-        return json.dumps({**said, **{k: v for k, v in task._asdict().items() if k != "x"}}) + "\n"
-
-    def outcome(self, ending: Ending, directory: Path) -> Outcome:
-        """What came of a run."""
-        from fmnes.evaluation.deaths import outcome_of_death  # POSIX's, too
-
-        detail = printable((ending.stderr.strip() or ending.stdout.strip())[-DETAIL_LIMIT:], "\n\t")
-        code = ending.code
-        if ending.timed_out:
-            return infeasible(f"timed out after {self.timeout:g} s", fault="timeout", detail=detail)
-        if code in self.lost_exit_codes:
-            return lost(f"exited with code {code}", detail=detail)
-        death = None if code in self.success_exit_codes else outcome_of_death(code)
-        if death is not None and code is None:
-            death = replace(death, reason="its exit code was taken by another part of this process")
-        if death is not None and (death.status == "lost" or code is None or code < 0):
-            return replace(death, detail=detail)
-        in_file = any("{results}" in element for element in self.argv)
-        answer, problem = find_answer(ending, directory, in_file)
-        # A program may well say FAIL and exit with an error: that is its answer, in its own words.
-        if isinstance(answer, Outcome):
-            return replace(answer, detail=detail)
-        if death is not None:
-            return infeasible(death.reason, fault=death.fault, detail=detail + self._hint())
-        if answer is None:
-            return infeasible(problem, fault="garbled output", detail=detail)
-        outcome = from_number(answer)
-        return outcome if outcome.status == "value" else replace(outcome, detail=detail)
-
-    def _hint(self) -> str:
-        """The mistake everybody makes once: a relative path, for a program that runs elsewhere."""
-        for element in self.argv[1:]:
-            if not os.path.isabs(element) and os.path.isfile(os.path.join(str(self.here), element)):
-                return f"\n{element!r} is a file in {self.here}, not where it ran; write '{{here}}/{element}'"
-        return ""
-
 
 # A decorator of the class would hide its signature from `help` and from type checkers.
 Command.__init__ = names_options(Command.__init__)  # type: ignore[method-assign]
-
-
-def _value(name: str, known: Mapping[str, Any]) -> Any:
-    """What a placeholder stands for."""
-    if name in known:
-        return known[name]
-    numbers = [other for other in known if re.fullmatch(r"x\d+", other)]
-    if numbers and re.fullmatch(r"x\d{1,9}", name):
-        raise ArgumentError(f"argv: found {{{name}}}, but points have {len(numbers)} coordinates, from x0 on")
-    hint = nearest(name, islice(known, 1000))
-    raise ArgumentError(
-        f"argv: found the unknown placeholder {{{name}}}{hint} (for a brace itself, write it twice)"
-    )
 
 
 def _point(found: Mapping[Any, Any]) -> dict[str, Any]:
@@ -274,47 +277,12 @@ def _point(found: Mapping[Any, Any]) -> dict[str, Any]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
-def _strings(argument: str, found: Any) -> tuple[str, ...]:
-    if isinstance(found, (str, bytes)):
-        raise ArgumentError(
-            f"{argument}: found one string, wanted a list such as {str(found).split()} (there is no shell to "
-            "split it)"
-        )
-    try:
-        strings = tuple(os.fspath(element) for element in found)
-    except Exception:  # of the user's own class it may be anything
-        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a list of strings") from None
-    for element in strings:
-        if not isinstance(element, str) or "\0" in element or (not element and argument != "argv"):
-            raise ArgumentError(f"{argument}: found {shown(element)}, wanted text")
-    return strings
-
-
-def _dict(argument: str, found: Any) -> dict[Any, Any]:
-    try:
-        return dict(found)
-    except Exception:
-        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a dictionary") from None
-
-
-def _codes(argument: str, found: Any) -> tuple[int, ...]:
-    try:
-        codes = tuple(found)
-    except Exception:
-        codes = (None,)
-    if any(type(code) is not int or not 0 <= code <= 255 for code in codes):
-        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a list of exit codes from 0 to 255")
-    return codes
-
-
-def _fill(template: str, value: Callable[[str], str]) -> str:
-    """The template with each {name} replaced by value(name), once and literally."""
-
-    def one(match: re.Match[str]) -> str:
-        if match[0] in ("{{", "}}"):
-            return match[0][0]
-        if match[1] is None:
-            raise ArgumentError(f"argv: found a lonely {match[0]!r} in {template!r}, wanted it doubled")
-        return value(match[1])
-
-    return _BRACES.sub(one, template)
+def _outputs(found: Any) -> dict[str, dict[str, str]]:
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise ArgumentError(f"outputs: found {shown(found)}, wanted such as {{'mass': {{'regex': ...}}}}")
+    for name in found:
+        if not isinstance(name, str) or not name.strip() or "\0" in name:
+            raise ArgumentError(f"outputs: found the name {shown(name)}, wanted text such as 'mass'")
+    return {name: check_source(f"outputs, {name}", source) for name, source in found.items()}

@@ -31,7 +31,8 @@ GRACE = 0.5
 #: Seconds between two looks at a program's state on a system without pidfd.
 POLL = 0.01
 
-PARAMS, RESULTS, STDOUT, STDERR = "params.json", "results.txt", "stdout.txt", "stderr.txt"
+PARAMS, RESULTS = "params.json", "results.txt"
+STDIN, STDOUT, STDERR = "stdin.txt", "stdout.txt", "stderr.txt"
 
 
 class Ending(NamedTuple):
@@ -45,6 +46,10 @@ class Ending(NamedTuple):
     """The tails of its outputs."""
     cut: bool
     """`stdout` is not all it has printed."""
+    whole: str | None = None
+    """All it has printed on stdout, if that was asked for and is on disk."""
+    said: str | None = None
+    """The first of the texts to look for that it has printed, on stdout or stderr."""
 
 
 class _Output:
@@ -54,9 +59,13 @@ class _Output:
     it is read to the end beyond the limit, because a full pipe would block the program.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, texts: Sequence[str] = ()) -> None:
         self.tail = b""
-        self.file = open(path, "wb", buffering=0)  # noqa: SIM115 (closed in `close`)
+        self.found: set[str] = set()
+        """Those of the texts that were printed."""
+        self._texts = {text: text.encode() for text in texts}
+        self._overlap = max([len(text) for text in self._texts.values()], default=1) - 1
+        self.file = open(path, "w+b", buffering=0)  # noqa: SIM115 (closed in `close`)
         self.seen = self._written = 0
         self._full = False
 
@@ -75,6 +84,9 @@ class _Output:
             self._selector.unregister(self._pipe)
             return False
         self.seen += len(data)
+        if self._texts:  # a text may begin in the piece before
+            piece = self.tail[-self._overlap :] * bool(self._overlap) + data
+            self.found |= {text for text, wanted in self._texts.items() if wanted in piece}
         self.tail = (self.tail + data)[-TAIL:]
         if not self._full:
             try:
@@ -83,6 +95,14 @@ class _Output:
                 self._full = True
             self._full |= self._written < self.seen
         return True
+
+    def whole(self) -> str | None:
+        """All that was printed; None if it is more than what goes to disk, or not there any more."""
+        data = self.tail
+        if self.seen > len(data):
+            with suppress(OSError):
+                data = os.pread(self.file.fileno(), self.seen + 1, 0) if not self._full else b""
+        return data.decode(errors="replace") if len(data) == self.seen else None
 
     def close(self) -> None:
         with suppress(KeyError):
@@ -113,21 +133,30 @@ class Program:
         timeout: float | None,
         selector: selectors.BaseSelector,
         clock: AwakeClock,
+        *,
+        stdin: str = PARAMS,
+        texts: Sequence[str] = (),
+        memory_limit: int | None = None,
     ) -> None:
-        """Raises OSError if it cannot be started. Its standard input is the file PARAMS of `directory`."""
+        """Raises OSError if it cannot be started.
+
+        stdin: the file of `directory` that is its standard input. texts: what to look for in its outputs.
+        memory_limit: bytes of address space for each of its processes; on Linux.
+        """
         self.directory = directory
+        self._texts = texts
         self._selector = selector
         self._outputs: list[_Output] = []
         try:
-            self._outputs += [_Output(directory / STDOUT)]
-            self._outputs += [_Output(directory / STDERR)]
-            with open(directory / PARAMS, "rb") as stdin:
+            self._outputs += [_Output(directory / STDOUT, texts)]
+            self._outputs += [_Output(directory / STDERR, texts)]
+            with open(directory / stdin, "rb") as file:
                 self._process = subprocess.Popen(
                     argv,
                     bufsize=0,
                     cwd=directory,
                     env=environment,
-                    stdin=stdin,
+                    stdin=file,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     start_new_session=True,
@@ -137,6 +166,8 @@ class Program:
                 output.file.close()
             raise
         self.pid = self._process.pid
+        if memory_limit is not None:
+            self._limit_memory(memory_limit)
         self.began = time.monotonic()
         self._looked = clock.now()
         self._suspended = False
@@ -189,14 +220,15 @@ class Program:
         self._signal(signal.SIGTERM)
         self._stop_at, self._kill_at = math.inf, min(self._kill_at, now + GRACE)
 
-    def finish(self, guard: Guard) -> Ending:
-        """Kill what is left of it, and tell how it ended."""
+    def finish(self, guard: Guard, *, whole: bool = False) -> Ending:
+        """Kill what is left of it, and tell how it ended; with all of its stdout if asked."""
         if not self._stolen:
             self._signal(signal.SIGKILL)
         for output in self._outputs:
             output.drain()
         guard.forget(self.pid)
         code = self._process.wait()
+        printed = self._outputs[0].whole() if whole else None
         for output in self._outputs:
             output.close()
         if self._pidfd >= 0:
@@ -205,7 +237,30 @@ class Program:
             os.close(self._pidfd)
         stdout, stderr = (output.tail.decode(errors="replace") for output in self._outputs)
         cut = self._outputs[0].seen > TAIL
-        return Ending(None if self._stolen else code, self._timed_out, stdout, stderr, cut)
+        found = self._outputs[0].found | self._outputs[1].found
+        said = next((text for text in self._texts if text in found), None)
+        return Ending(None if self._stolen else code, self._timed_out, stdout, stderr, cut, printed, said)
+
+    def _limit_memory(self, limit: int) -> None:
+        """From outside, a moment after its start: what runs between fork and exec must not be Python.
+
+        What it has taken in that moment is not taken back, but counts: whatever is beyond the limit fails at
+        its next request. A child that it should have started before has the limit of this process only.
+        """
+        import resource  # there is none on Windows
+
+        try:
+            hard = resource.prlimit(self.pid, resource.RLIMIT_AS)[1]
+            limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+            resource.prlimit(self.pid, resource.RLIMIT_AS, (limit, limit))
+        except ProcessLookupError:  # it has ended already
+            pass
+        except OSError:  # it runs as somebody else
+            self._signal(signal.SIGKILL)
+            self._process.communicate()
+            for output in self._outputs:
+                output.file.close()
+            raise
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):

@@ -17,9 +17,13 @@ from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.clock import AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Outcomes, Task
+from fmnes.evaluation.programs.checks import check_bytes
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.environment import variables
 from fmnes.evaluation.programs.guard import TOKEN, Guard
-from fmnes.evaluation.programs.process import PARAMS, Program
+from fmnes.evaluation.programs.inputs import read_inputs
+from fmnes.evaluation.programs.process import PARAMS, STDIN, Program
+from fmnes.evaluation.programs.verdict import outcome_of
 from fmnes.evaluation.programs.workspace import Workspace
 from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
 from fmnes.result import Vector
@@ -51,6 +55,9 @@ class CommandEvaluator:
     ) -> None:
         command.check()
         self._command = command
+        self._inputs = read_inputs(command)
+        sources = [command.value or {}, *(command.outputs or {}).values()]
+        self._whole = any("regex" in source and "file" not in source for source in sources)
         self._named = named or command.named
         self._has_names = named is not None or command.names is not None
         self._workers = check_number("workers", workers, above=0, whole=True) or 1
@@ -85,7 +92,7 @@ class CommandEvaluator:
                 self._step(running.values(), end)
                 # Handed over before the next one starts: no more than `workers` can be lost with us.
                 for position in [p for p, program in running.items() if program.has_ended()]:
-                    yield position, self._finish(running.pop(position))
+                    yield position, self._finish(tasks[position], running.pop(position))
                     most = self._workers
                 if running and time.monotonic() >= end:
                     return
@@ -102,25 +109,31 @@ class CommandEvaluator:
         """The running program; the outcome if the machine cannot run it; None if not beside the others."""
         if not alone and _descriptors_are_short():
             return None
-        command = self._command
+        command, inputs = self._command, self._inputs
         directory = program = None
         try:
             self._guard = self._guard or Guard()
-            directory = self._workspace.new(f"g{task.generation}-s{task.slot}-a{task.attempt}-")
-            point = self._named(task.x)
-            argv = command.arguments(point, directory)
-            (directory / PARAMS).write_text(command.params(task, point, self._has_names))
-            environment = {**os.environ, **(command.environment or {}), TOKEN: self._guard.token}
-            variables = {name: value for name, value in environment.items() if value is not None}
-            program = Program(argv, directory, variables, command.timeout, self._selector, self._clock)
+            directory = self._workspace.new(task.key)
+            argv = inputs.write(task, self._named(task.x), self._has_names, directory)
+            program = Program(
+                argv,
+                directory,
+                variables(os.environ, {**(command.environment or {}), TOKEN: self._guard.token}),
+                command.timeout,
+                self._selector,
+                self._clock,
+                stdin=PARAMS if inputs.stdin is None else STDIN,
+                texts=command.fail_if,
+                memory_limit=check_bytes("memory_limit", command.memory_limit),
+            )
             self._guard.watch(program.pid)
             return program
         except OSError as error:
-            if error.filename == command.program and error.errno in _WRONG_PROGRAM:
+            if error.filename == inputs.program and error.errno in _WRONG_PROGRAM:
                 command.check()
                 hint = "; a script starts with #!" if error.errno == errno.ENOEXEC else ""
                 raise ArgumentError(
-                    f"argv: found {command.program!r}, which does not start: {error.strerror}{hint}"
+                    f"argv: found {inputs.program!r}, which does not start: {error.strerror}{hint}"
                 ) from None
             if not alone and error.errno in _SHORTAGE:
                 return None
@@ -140,15 +153,17 @@ class CommandEvaluator:
             if not program.has_ended():
                 program.enforce(now)
 
-    def _finish(self, program: Program) -> Outcome:
+    def _finish(self, task: Task, program: Program) -> Outcome:
         assert self._guard is not None
-        outcome = self._command.outcome(program.finish(self._guard), program.directory)
+        command = self._command
+        ending = program.finish(self._guard, whole=self._whole)
+        outcome = outcome_of(command, ending, program.directory, self._inputs.name_results)
         outcome = replace(outcome, seconds=time.monotonic() - program.began)
-        keep = self._command.keep
+        keep = command.keep
         if keep == "none" or (keep == "failed" and outcome.status == "value"):
             self._workspace.remove(program.directory)
             return outcome
-        kept = self._workspace.keep(program.directory, outcome.reason)
+        kept = self._workspace.keep(program.directory, task.key, outcome.reason)
         if kept is None:
             return outcome
         return replace(outcome, detail=f"{outcome.detail}\nkept: {kept}"[-DETAIL_LIMIT:].lstrip())

@@ -12,21 +12,33 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from fmnes.errors import warn
 from fmnes.evaluation.programs.removal import remove
 
 #: The most bytes, files and levels that are copied to another file system; what has more stays where it is.
 _COPY_BYTES, _COPY_FILES, _COPY_DEPTH = 100_000_000, 10_000, 100
-_KEPT = re.compile(r"g\d+-s\d+-a\d+-\w+-([0-9a-f]{8})", re.ASCII)
+_NAME = re.compile(r"(?:r(\d+)-)?g(-?\d+)-s(\d+)(?:-w(\d+))?-a(\d+)-\w+-([0-9a-f]{8})", re.ASCII)
+
+#: The name of an evaluation: restart, generation, slot, redraw, attempt.
+Key = tuple[int, ...]
+
+
+class _Kept(NamedTuple):
+    key: Key
+    path: Path
+    mark: str
+    """Of its reason."""
 
 
 class Workspace:
     """Where the directories of one run's evaluations are.
 
     They are made below `directory`, or else in a temporary folder; what stays is then moved to `kept_in`, if
-    that is given. At most `max_kept` stay. The first of each reason goes before all others; of these the
-    latest stay. Nothing is removed that another workspace has kept, but for earlier ones of this `kept_in`.
+    that is given. At most `max_kept` stay. The first of each reason goes before all others, in the order of
+    the keys, as the ledger of failures has it, whatever order they ended in; of the others the latest stay.
+    Nothing is removed that another workspace has kept, but for earlier ones of this `kept_in`.
     """
 
     def __init__(self, directory: str | None, max_kept: int, kept_in: str | None = None) -> None:
@@ -34,32 +46,35 @@ class Workspace:
         self._max_kept = max_kept
         self._kept_in = None if kept_in is None or directory is not None else Path(kept_in).absolute()
         self._root: str | None = None
-        self._kept: list[tuple[Path, str]] | None = None
-        """What stays, and a mark of its reason, from the first on; None before the first."""
+        self._kept: list[_Kept] | None = None
+        """What stays, in the order of the keys; None before the first."""
         self._warned = False
 
-    def new(self, prefix: str) -> Path:
+    def new(self, key: Key) -> Path:
         if self._given is not None:
             self._root = self._given
             os.makedirs(self._given, mode=0o700, exist_ok=True)
         elif self._root is None or not os.path.isdir(self._root):
             self._root = tempfile.mkdtemp(prefix="fmnes-")
-        return Path(tempfile.mkdtemp(prefix=prefix, dir=self._root))
+        return Path(tempfile.mkdtemp(prefix=_prefix(key), dir=self._root))
 
-    def keep(self, directory: Path, reason: str) -> Path | None:
+    def keep(self, directory: Path, key: Key, reason: str) -> Path | None:
         """Where the directory stays; None if there are enough, and it is gone."""
         if self._kept is None:
             self._kept = [] if self._kept_in is None else _left_in(self._kept_in)
         mark = hashlib.sha256(reason.encode(errors="replace")).hexdigest()[:8]
-        kept = [*self._kept, (directory, mark)]
-        while len(kept) > self._max_kept:
-            leaves, _ = kept.pop(_first_repeated([one for _, one in kept]))
-            self.remove(leaves)
-        stays = directory if kept and kept[-1][0] == directory else None
-        if stays is not None and self._kept_in is not None:
-            stays = _moved(directory, self._kept_in / f"{directory.name}-{mark}")
-            kept[-1] = (stays, mark)
-        self._kept = kept
+        new = _Kept(key, directory, mark)
+        self._kept = sorted([*self._kept, new], key=lambda kept: kept.key)
+        while len(self._kept) > self._max_kept:
+            leaves = _first_repeated(self._kept) or new
+            self._kept.remove(leaves)
+            self.remove(leaves.path)
+        if new not in self._kept:
+            return None
+        if self._kept_in is None:
+            return directory
+        stays = _moved(directory, self._kept_in / f"{directory.name}-{mark}")
+        self._kept[self._kept.index(new)] = new._replace(path=stays)
         return stays
 
     def remove(self, directory: Path) -> None:
@@ -80,26 +95,37 @@ def by_hand(directory: str | None, max_kept: int, process: int) -> Workspace:
     return Workspace(directory, max_kept)
 
 
-def _first_repeated(marks: list[str]) -> int:
-    """The position of the first that has been there before; else that of the last."""
+def kept_directory(folder: Path, key: Key) -> Path | None:
+    """The directory of an evaluation, if it is still in the `kept` folder of a run directory."""
+    return next((kept.path for kept in reversed(_left_in(folder)) if kept.key == tuple(key)), None)
+
+
+def _prefix(key: Key) -> str:
+    """Of the directory's name; the restart and the redraw only where there are some."""
+    restart, generation, slot, redraw, attempt = key
+    before, after = f"r{restart}-" if restart else "", f"-w{redraw}" if redraw else ""
+    return f"{before}g{generation}-s{slot}{after}-a{attempt}-"
+
+
+def _first_repeated(kept: list[_Kept]) -> _Kept | None:
+    """The first whose reason has been there before."""
     seen = set()
-    for i, mark in enumerate(marks):
-        if mark in seen:
-            return i
-        seen.add(mark)
-    return len(marks) - 1
+    for one in kept:
+        if one.mark in seen:
+            return one
+        seen.add(one.mark)
+    return None
 
 
-def _left_in(folder: Path) -> list[tuple[Path, str]]:
-    """What the run has kept before it was resumed."""
+def _left_in(folder: Path) -> list[_Kept]:
+    """What a run has kept, in the order of the keys."""
     found = []
     with suppress(OSError):
         for path in [] if folder.is_symlink() else folder.iterdir():  # a link may lead to another run's
-            name = _KEPT.fullmatch(path.name)
-            status = path.lstat()
-            if name and stat.S_ISDIR(status.st_mode):
-                found.append((status.st_mtime_ns, path, name[1]))
-    return [(path, mark) for _, path, mark in sorted(found)]
+            name = _NAME.fullmatch(path.name)
+            if name and stat.S_ISDIR(path.lstat().st_mode):
+                found.append(_Kept(tuple(int(part or 0) for part in name.groups()[:5]), path, name[6]))
+    return sorted(found)
 
 
 def _moved(directory: Path, target: Path) -> Path:

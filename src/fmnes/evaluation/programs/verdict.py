@@ -1,0 +1,83 @@
+"""What came of a program's run: how it ended and what it has left, as an outcome."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fmnes.evaluation.deaths import outcome_of_death
+from fmnes.evaluation.programs.answer import find_answer
+from fmnes.evaluation.programs.inputs import files_of, target_of
+from fmnes.evaluation.programs.output import Text, printable, read_tail
+from fmnes.evaluation.programs.process import TAIL, Ending
+from fmnes.evaluation.programs.sources import find_output, find_value
+from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
+
+if TYPE_CHECKING:
+    from fmnes.evaluation.programs.command import Command
+
+#: Characters of the end of a file that has no value in it.
+_FILE_END = 600
+
+
+def outcome_of(command: Command, ending: Ending, directory: Path, in_file: bool) -> Outcome:
+    """What came of a run. in_file: the program was told where to write its results."""
+    detail = printable((ending.stderr.strip() or ending.stdout.strip())[-DETAIL_LIMIT:], "\n\t")
+    code = ending.code
+    if ending.timed_out:
+        return infeasible(f"timed out after {command.timeout:g} s", fault="timeout", detail=detail)
+    if code in command.lost_exit_codes:
+        return lost(f"exited with code {code}", detail=detail)
+    death = None if code in command.success_exit_codes else outcome_of_death(code)
+    if death is not None and code is None:
+        death = replace(death, reason="its exit code was taken by another part of this process")
+    if death is not None and death.status == "lost":
+        return replace(death, detail=detail)
+    if ending.said is not None:
+        return infeasible(printable(" ".join(ending.said.split()))[:300], detail=detail)
+    if death is not None and (code is None or code < 0):
+        return replace(death, detail=detail)
+    if command.value is None:
+        answer, problem = find_answer(ending, directory, in_file)
+    elif death is None:
+        answer, problem = find_value(command.value, ending, directory)
+    else:
+        answer, problem = None, ""
+    # A program may well say FAIL and exit with an error: that is its answer, in its own words.
+    if isinstance(answer, Outcome):
+        return replace(answer, detail=detail)
+    if death is not None:
+        return infeasible(death.reason, fault=death.fault, detail=detail + _hint(command))
+    if answer is None:
+        detail += _end_of_file(command, directory) + _hint(command)
+        return infeasible(problem, fault="garbled output", detail=detail)
+    outcome = from_number(answer)
+    if outcome.status != "value":
+        return replace(outcome, detail=detail)
+    if not command.outputs:
+        return outcome
+    outputs = {name: find_output(source, ending, directory) for name, source in command.outputs.items()}
+    return replace(outcome, outputs=outputs)
+
+
+def _end_of_file(command: Command, directory: Path) -> str:
+    """What the file ends with in which the value should be."""
+    name = (command.value or {}).get("file")
+    read = None if name is None else read_tail(directory, name, TAIL)
+    end = printable(read.text.strip()[-_FILE_END:], "\n\t") if isinstance(read, Text) else ""
+    return f"\n{name} ends with:\n{end}" if end else ""
+
+
+def _hint(command: Command) -> str:
+    """The mistake everybody makes once: a relative path, for a program that runs elsewhere."""
+    placed = {target_of(argument, path) for argument, path in files_of(command)}
+    for element in command.argv[1:]:
+        path = os.path.join(str(command.here), element)
+        if element not in placed and not os.path.isabs(element) and os.path.isfile(path):
+            return (
+                f"\n{element!r} is a file in {command.here}, not where it ran; write '{{here}}/{element}', "
+                f"or copy=[{element!r}]"
+            )
+    return ""
