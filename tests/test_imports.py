@@ -63,7 +63,8 @@ ALLOWED: dict[str, set[str]] = {
     "summary": {"text"},  # of a result, which it knows by name only
     "result": {"errors", "equality", "summary"},
     "outcome": {"errors"},
-    "arguments": {"errors", "result"},
+    "habits": set(),
+    "arguments": {"errors", "habits", "result"},
     "bounds": {"errors", "result", "arguments"},
     "parameters": {"errors", "arguments"},
     "space": {"errors", "result", "arguments", "bounds", "parameters"},

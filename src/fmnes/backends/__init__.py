@@ -19,7 +19,7 @@ from fmnes.errors import MissingExtra
 Array = Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Backend:
     name: str
     xp: Any
@@ -50,6 +50,9 @@ class Backend:
     """The same where no eigenvalue is negative."""
     eigenvalues_psd: Callable[[Array], Array]
     """Its values alone."""
+
+    def __repr__(self) -> str:  # a default of many functions, which `help` shows
+        return self.name.upper()
 
 
 def _numpy_arrays(constants: Any, dtype: Any) -> Any:

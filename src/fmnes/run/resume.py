@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.arguments import check_callback, check_flag, check_path, names_options
+from fmnes.arguments import Default, check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.result import Result, StopReason, View
@@ -18,7 +18,7 @@ from fmnes.run.settings import Settings, command_from, describe_objective
 from fmnes.run.snapshots import RunState
 from fmnes.storage.directory import RunDirectory
 
-_UNCHANGED: Any = object()
+_UNCHANGED: Any = Default("unchanged")
 #: Endings after which there is more to do, as soon as the run is taken up again.
 _OPEN_ENDINGS = {
     reason.name
