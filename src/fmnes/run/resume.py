@@ -12,6 +12,7 @@ import numpy as np
 from fmnes.arguments import Default, check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
+from fmnes.logger import logger, one_line
 from fmnes.result import Result, StopReason, View
 from fmnes.run.session import StoppedByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective
@@ -68,6 +69,8 @@ def resume(
         if not ended and objective is None:
             name = directory.config["objective"]["name"]
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
+
+        logger.info("the run in %s is taken up again", one_line(str(directory.path)))
 
         def go_on() -> Result:
             state = _state(directory, settings)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from fmnes.evaluation.evaluator import START
 from fmnes.logger import logger, one_line
 from fmnes.result import Result, Stop, View
@@ -12,12 +10,10 @@ from fmnes.run.snapshots import RunState
 
 
 def begins(state: RunState, max_evaluations: int | None) -> None:
-    if not logger.isEnabledFor(logging.INFO):
-        return
-    opt, done = state.opt, state.evaluations
+    opt = state.opt
     logger.info(
-        "run %s: %s, d = %d, population %d, %s",
-        f"goes on at evaluation {done}" if done else "begins",
+        "run begins at evaluation %d: %s, d = %d, population %d, %s",
+        state.evaluations,
         opt.strategy.name,
         len(opt.mean),
         opt.population_size,
