@@ -382,3 +382,15 @@ def test_the_share_of_a_generation_is_of_its_points_also_of_those_outside_the_bo
     view = opt.view()
     assert view.feasible_share == (len(inside) - 1) / 20
     assert (view.n_infeasible, view.evaluations) == (1, len(inside))
+
+
+def test_every_field_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    result, history, view = (
+        part.split("\n## ")[0] for part in re.split(r"\n## The (?=result|history|view)", page)[1:]
+    )
+    for part, kind in ((result, Result), (history, Columns), (view, View)):
+        told = {
+            word for row in re.findall(r"^\| (`.*?) \|", part, re.MULTILINE) for word in row.split("`")[1::2]
+        }
+        assert told - {"vector"} == {name for name in kind.__annotations__}, kind

@@ -167,7 +167,7 @@ class Failure(EqualByValue):
     """The first one's traceback or error output, its tail."""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Result(EqualByValue):
     """What `minimize` returns. The names are those of SciPy's OptimizeResult where it has them.
 

@@ -19,7 +19,7 @@ from fmnes.errors import MissingExtra
 Array = Any
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Backend:
     name: str
     xp: Any
