@@ -421,7 +421,7 @@ def test_a_hint_is_given_only_where_the_option_is_there() -> None:
 def test_every_hint_speaks_of_an_option_that_there_is() -> None:
     known = {
         name
-        for function in (minimize, Optimizer, fmnes.Real, fmnes.Integer)
+        for function in (minimize, Optimizer, fmnes.Real, fmnes.Integer, fmnes.Command)
         for name in inspect.signature(function).parameters
     }
     for ours, others, wanted in habits._HABITS:

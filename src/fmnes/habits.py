@@ -10,6 +10,11 @@ _HABITS = (
     ("lower", ("low", "lb", "min"), "lower="),
     ("upper", ("high", "ub", "max"), "upper="),
     ("log", ("scale", "log_scale", "logarithmic"), "log=True for a log scale"),
+    (
+        "names",
+        ("scales",),
+        "names= alone: a scale is the parameter's, such as {'k': fmnes.Real(0.1, 10, log=True)}",
+    ),
     ("rng", ("seed", "random_state", "random_seed"), "rng= (a seed, or a NumPy Generator)"),
     (
         "max_evaluations",
