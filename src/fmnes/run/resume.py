@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.arguments import check_callback, check_flag, check_path, names_options
+from fmnes.arguments import Default, check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.environment import read_environment
+from fmnes.logger import logger, one_line
 from fmnes.result import Result, StopReason, View
 from fmnes.run.session import StoppedByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective, space_of
@@ -21,7 +22,7 @@ from fmnes.run.snapshots import RunState
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 
-_UNCHANGED: Any = object()
+_UNCHANGED: Any = Default("unchanged")
 #: Endings after which there is more to do, as soon as the run is taken up again.
 _OPEN_ENDINGS = {
     reason.name
@@ -72,6 +73,8 @@ def resume(
         if not ended and objective is None:
             name = directory.config["objective"]["name"]
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
+
+        logger.info("the run in %s is taken up again", one_line(str(directory.path)))
 
         def go_on() -> Result:
             state = _state(directory, settings)
