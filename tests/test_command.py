@@ -27,6 +27,7 @@ from fmnes.evaluation.evaluator import Task, choose_evaluator
 from fmnes.evaluation.programs import guard, process
 from fmnes.evaluation.programs.answer import read_answer
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.inputs import read_inputs
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.verdict import outcome_of
 from fmnes.evaluation.programs.workspace import by_hand
@@ -978,7 +979,8 @@ def test_killall_python_leaves_no_process(kind, tag, tmp_path):
     ours = named("python")
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none sees another's end
         for pid in ours:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # one that was about to become another program
+                os.kill(pid, number)
     driver.wait()
     try:
         assert not wait_until(lambda: not tagged(tag), 5), [cmdline(pid) for pid in tagged(tag)]
@@ -1044,12 +1046,14 @@ def test_results_that_we_cannot_read_are_lost(tmp_path):
     """No file descriptors left for the file itself: not the point's fault."""
     (tmp_path / "results.txt").write_text("1")
     ending = process.Ending(0, False, "", "", False)
+    command = shell("", "{results}")
+    inputs = read_inputs(command)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
-        outcome = outcome_of(shell("", "{results}"), ending, tmp_path, in_file=True)
+        outcome = outcome_of(command, inputs, ending, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert outcome.reason == "could not read results.txt: Too many open files"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from fmnes.arguments import check_path, shown
 from fmnes.errors import ArgumentError
+from fmnes.evaluation.programs.checks import read_plain
 
 #: As many programs run at a time as there are workers: each of them with a thread for every core is many
 #: times slower. ngspice minds none of these but OMP_THREAD_LIMIT.
@@ -65,16 +65,12 @@ def read_environment(path: str | os.PathLike[str]) -> dict[str, str]:
     """
     name = check_path("problem_file", path)
     try:
-        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for ever
-        with open(descriptor, "rb") as file:
-            plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            data = file.read(_MAX_BYTES + 1) if plain else b""
-        if not plain or len(data) > _MAX_BYTES:
-            raise ArgumentError(f"{name}: found something else than a problem file")
+        data, _ = read_plain(name, _MAX_BYTES)
+        if len(data) > _MAX_BYTES:
+            raise ArgumentError(f"found more than {_MAX_BYTES} bytes, wanted a problem file")
         return environment_of(tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n")))
     except ArgumentError as error:
-        text = str(error)
-        raise ArgumentError(text if text.startswith(name) else f"{name}: {text}") from None
+        raise ArgumentError(f"{name}: {error}") from None
     except OSError as error:
         raise ArgumentError(
             f"{name}: found no problem file ({error.strerror}), wanted it for the program's environment, "
