@@ -24,7 +24,7 @@ from fmnes.evaluation.programs.guard import TOKEN, Guard
 from fmnes.evaluation.programs.inputs import point_of, read_inputs
 from fmnes.evaluation.programs.process import PARAMS, STDIN, Program
 from fmnes.evaluation.programs.verdict import outcome_of
-from fmnes.evaluation.programs.workspace import Workspace
+from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace
 from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
 from fmnes.result import Vector
 
@@ -164,10 +164,12 @@ class CommandEvaluator:
         if keep == "none" or (keep == "failed" and outcome.status == "value"):
             self._workspace.remove(program.directory)
             return outcome
-        kept = self._workspace.keep(program.directory, task.key, outcome.reason)
+        # The last try of a point that is lost each time may become a failure, with a reason of its own.
+        reason = f"{outcome.reason}, try {task.attempt}" if outcome.status == "lost" else outcome.reason
+        kept = self._workspace.keep(program.directory, task.key, reason)
         if kept is None:
             return outcome
-        return replace(outcome, detail=f"{outcome.detail}\nkept: {kept}"[-DETAIL_LIMIT:].lstrip())
+        return replace(outcome, detail=f"{outcome.detail}\n{KEPT_LINE}{kept}"[-DETAIL_LIMIT:].lstrip())
 
     def _abandon(self, programs: list[Program]) -> None:
         """Stop these, and whatever the batch has left behind."""
