@@ -674,6 +674,10 @@ def test_names_of_directories_tell_their_evaluations_apart(tmp_path):
     assert kept_directory(folder, (1, 3, 1, 0, 0)) is None
     assert paths[2].name.startswith("r2-g3-s1-a0-") and paths[3].name.startswith("g3-s1-w5-a0-")
     assert kept_directory(tmp_path / "none", keys[0], f"words\nkept: {tmp_path}") == tmp_path
+    again = folder / (paths[1].name[:-9] + "x" + paths[1].name[-9:])
+    again.mkdir()
+    for path in (paths[1], again):
+        assert kept_directory(folder, keys[1], f"words\nkept: /old/place/{path.name}") == path
     for detail in ("", "kept: ", "kept: kept", f"kept: {tmp_path / 'gone'}"):
         assert kept_directory(tmp_path / "none", keys[0], detail) is None
 

@@ -103,11 +103,12 @@ def kept_directory(folder: Path, key: Key, detail: str = "") -> Path | None:
     folder: `kept` of the run directory, wherever that is by now. detail: the outcome's, whose last line says
     where it was kept: with a `directory` of its own, a program's are there.
     """
-    if found := [kept.path for kept in _left_in(folder) if kept.key == tuple(key)]:
-        return found[-1]
-    _, kept, said = detail.rpartition(KEPT_LINE)
-    path = Path(said) if kept else None
-    return path if path is not None and path.is_absolute() and path.is_dir() else None
+    _, told, said = detail.rpartition(KEPT_LINE)
+    path = Path(said if told else "")
+    found = [kept.path for kept in _left_in(folder) if kept.key == tuple(key)]
+    if found:  # several, if the run was killed before it was logged
+        return next((one for one in found if one.name == path.name), found[0])
+    return path if path.is_absolute() and path.is_dir() else None
 
 
 def _prefix(key: Key) -> str:
@@ -128,14 +129,14 @@ def _first_repeated(kept: list[_Kept]) -> _Kept | None:
 
 
 def _left_in(folder: Path) -> list[_Kept]:
-    """What a run has kept, in the order of the keys."""
+    """What a run has kept, in any order."""
     found = []
     with suppress(OSError):
         for path in [] if folder.is_symlink() else folder.iterdir():  # a link may lead to another run's
             name = _NAME.fullmatch(path.name)
             if name and stat.S_ISDIR(path.lstat().st_mode):
                 found.append(_Kept(tuple(int(part or 0) for part in name.groups()[:5]), path, name[6]))
-    return sorted(found)
+    return found
 
 
 def _moved(directory: Path, target: Path) -> Path:
