@@ -134,6 +134,13 @@ def test_a_regular_expression_without_a_number(text, reason):
         assert wrote.detail == f"99\nout.txt ends with:\n{outcome.detail}"
 
 
+def test_both_outputs_are_told_where_no_number_was_found():
+    outcome = run(
+        python("import sys; print('end of run'); print('a warning', file=sys.stderr)", value={"regex": "CD"})
+    )
+    assert outcome.detail == "end of run\na warning"
+
+
 def test_a_group_that_took_no_part():
     outcome = run(prints("CD none", value={"regex": "CD (?:none|=(.*))"}))
     assert (
@@ -464,6 +471,24 @@ def test_the_memory_of_all_its_processes_is_limited():
     )  # ended at once
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
+def test_a_limit_that_cannot_be_set_ends_the_program(monkeypatch):
+    """As for a program that runs as another user: it does not go on without the limit."""
+
+    def refuse(pid: int, *_: Any) -> None:
+        started.append(pid)
+        raise PermissionError(1, "Operation not permitted")
+
+    started: list[int] = []
+    monkeypatch.setattr("resource.prlimit", refuse)
+    outcome = run(Command(["/bin/sleep", "60"], memory_limit="1 GB"))
+    assert (outcome.status, outcome.reason) == (
+        "lost",
+        "could not start the program: Operation not permitted",
+    )
+    assert not Path(f"/proc/{started[0]}").exists() and not os.listdir("../temporary")
+
+
 @pytest.mark.parametrize(
     ("said", "size"),
     [
@@ -516,6 +541,11 @@ def test_a_program_has_one_thread_unless_told(monkeypatch):
     assert changed.pop("OMP_NUM_THREADS") == "4"
     assert changed.pop("OMP_THREAD_LIMIT") is None
     assert set(changed.values()) == {"1"}
+    four = seen(environment={"OMP_NUM_THREADS": "4"})
+    assert four["OMP_THREAD_LIMIT"] == "4"  # or it would be held to one
+    nested = seen(environment={"OMP_NUM_THREADS": "4,2"})
+    assert nested["OMP_THREAD_LIMIT"] is None
+    assert seen(environment={"OMP_NUM_THREADS": None})["OMP_THREAD_LIMIT"] is None
 
 
 # The environment of a problem file

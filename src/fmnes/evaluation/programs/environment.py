@@ -28,7 +28,11 @@ _MAX_BYTES = 8 * 2**20
 
 def variables(ours: Mapping[str, str], theirs: Mapping[str, str | None] | None) -> dict[str, str]:
     """The environment that a program sees."""
-    joined = {**dict.fromkeys(ONE_THREAD, "1"), **ours, **(theirs or {})}
+    said = {**ours, **(theirs or {})}
+    joined = {**dict.fromkeys(ONE_THREAD, "1"), **said}
+    if "OMP_THREAD_LIMIT" not in said:  # who asks for four threads is not to be held to one
+        threads = joined["OMP_NUM_THREADS"] or ""
+        joined["OMP_THREAD_LIMIT"] = threads if threads.isdecimal() else None
     return {name: value for name, value in joined.items() if value is not None}
 
 

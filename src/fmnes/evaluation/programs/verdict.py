@@ -19,8 +19,8 @@ from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
 if TYPE_CHECKING:
     from fmnes.evaluation.programs.command import Command
 
-#: Characters of the end of a file that has no value in it.
-_FILE_END = 600
+#: Characters of the end of an output, or of a file, that has no value in it.
+_END = 600
 
 
 def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path) -> Outcome:
@@ -54,7 +54,9 @@ def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path
     if death is not None:
         return infeasible(death.reason, fault=death.fault, detail=detail + _hint(command))
     if answer is None:
-        detail += _end_of_file(command, directory) + _hint(command)
+        ends = [ending.stdout.strip(), ending.stderr.strip()]  # it may have warned of something else
+        said = "\n".join(printable(end[-_END:], "\n\t") for end in ends if end)
+        detail = said + _end_of_file(command, directory) + _hint(command)
         return infeasible(problem, fault="garbled output", detail=detail)
     outcome = from_number(answer)
     if outcome.status != "value":
@@ -76,7 +78,7 @@ def _end_of_file(command: Command, directory: Path) -> str:
     """What the file ends with in which the value should be."""
     name = (command.value or {}).get("file")
     read = None if name is None else read_tail(directory, name, TAIL)
-    end = printable(read.text.strip()[-_FILE_END:], "\n\t") if isinstance(read, Text) else ""
+    end = printable(read.text.strip()[-_END:], "\n\t") if isinstance(read, Text) else ""
     return f"\n{name} ends with:\n{end}" if end else ""
 
 
