@@ -227,7 +227,7 @@ def parse_parameter(text: str) -> tuple[str, Parameter]:
     while parts and parts[-1] in ("log", "linear", "integer"):
         word = parts.pop()
         table |= {"integer": True} if word == "integer" else {"log": word == "log"}
-    keys = ("start", "sigma", "lower", "upper")
+    keys: tuple[str, ...] = ("start", "sigma", "lower", "upper")
     if len(parts) == 1 and ".." in parts[0]:
         parts, keys = list(parts[0].partition("..")[::2]), ("lower", "upper")
     try:

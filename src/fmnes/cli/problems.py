@@ -188,13 +188,15 @@ def _program(command: Command) -> dict[str, Any]:
 def _row(name: str, p: Parameter, start: Any) -> tuple[str, str, str, str]:
     """A parameter as `check` shows it."""
     ends = ["none" if end is None else f"{end:.6g}" for end in (p.lower, p.upper)]
-    kind = "whole numbers" if isinstance(p, Integer) else "log" if p.log else ""
-    if isinstance(p, Real) and p.multiple_of is not None:
-        kind = f"multiples of {p.multiple_of:g}"
-    log = isinstance(p, Real) and p.log
-    sigma = Space({name: p}).start()["sigma0"][0]
-    sigma, times = (math.exp(sigma), "× ") if log else (sigma, "")
-    return name, f"{ends[0]} to {ends[1]}{', ' if kind else ''}{kind}", f"{start:.6g}", f"{times}{sigma:.4g}"
+    kind, step = "", Space({name: p}).start()["sigma0"][0]
+    sigma = f"{step:.4g}"
+    if isinstance(p, Integer):
+        kind = ", whole numbers"
+    elif isinstance(p, Real) and p.multiple_of is not None:
+        kind = f", multiples of {p.multiple_of:g}"
+    elif isinstance(p, Real) and p.log:
+        kind, sigma = ", log", f"× {math.exp(step):.4g}"
+    return name, f"{ends[0]} to {ends[1]}{kind}", f"{start:.6g}", sigma
 
 
 def _table(console: Console, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -24,7 +24,7 @@ from fmnes.evaluation.programs.process import STDERR, STDOUT
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.workspace import Workspace
 from fmnes.outcome import Outcome, lost
-from fmnes.parameters import Integer, Parameter
+from fmnes.parameters import Integer, Parameter, read_parameter, table_of
 from fmnes.space import Space
 
 #: Files of the evaluation's directory that are listed, and bytes of each output that are shown.
@@ -90,9 +90,9 @@ def _read_value(name: str, p: Parameter, text: str) -> Any:
     if not math.isfinite(value):
         raise ArgumentError(f"{name}: found {shown(text)}, wanted a number")
     try:
-        replace(p, start=value)  # what holds for a start holds for any point
+        read_parameter(name, {**table_of(p), "start": value})  # what holds for a start holds for any point
     except ArgumentError as error:
-        raise ArgumentError(f"{name}: {str(error).replace('start=', '')}") from None
+        raise ArgumentError(str(error).replace("found start=", "found ")) from None
     return int(value) if isinstance(p, Integer) else value
 
 
