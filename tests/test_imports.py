@@ -58,7 +58,8 @@ assert np.random.get_state()[1].tobytes() == before
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "result": {"errors"},
-    "outcome": {"errors"},
+    "outputs": set(),
+    "outcome": {"errors", "outputs"},
     "arguments": {"errors", "result"},
     "bounds": {"errors", "result", "arguments"},
     "parameters": {"errors", "arguments"},
@@ -68,8 +69,8 @@ ALLOWED: dict[str, set[str]] = {
     "trials": {"errors"},
     "steps": {"errors", "result", "backends"},
     "strategies": {"errors", "result", "arguments", "backends", "steps"},
-    "storage": {"errors", "result", "outcome", "arguments"},
-    "evaluation": {"errors", "result", "outcome", "arguments", "space"},
+    "storage": {"errors", "result", "outcome", "outputs", "arguments"},
+    "evaluation": {"errors", "result", "outcome", "outputs", "arguments", "space"},
     "report": {"errors", "result", "outcome", "arguments", "space"},
     "search": {
         "errors",

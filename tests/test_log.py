@@ -323,7 +323,8 @@ def test_foreign_files(path, content):
     ("statement", "words"),
     [
         ("PRAGMA application_id=1", "another program"),
-        ("PRAGMA user_version=2", "newer fmnes"),
+        ("PRAGMA user_version=2", "other tables or columns"),
+        ("PRAGMA user_version=3", "newer fmnes"),
         ("PRAGMA user_version=0", "version 0"),
         ("ALTER TABLE evaluations ADD COLUMN more TEXT", "other tables or columns"),
         ("ALTER TABLE evaluations DROP COLUMN x", "other tables or columns"),

@@ -4,6 +4,9 @@ One process writes, others may read meanwhile. A process killed at any moment lo
 returned from; nor does a power cut with durability "full", and at most the last rows with "normal".
 Read with suspicion: the file must be whole and of our shape, each row carries a checksum, and whatever is
 wrong is a RunError. Only SQLite's own unfinished tail (a torn last write) is dropped without one.
+
+A log begins as version 1; with the first row that has more to say than a value it becomes version 2, in the
+same transaction.
 """
 
 from __future__ import annotations
@@ -11,24 +14,52 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from fmnes.errors import RunError
 from fmnes.outcome import Outcome
+from fmnes.outputs import Outputs
 from fmnes.result import Vector
 from fmnes.storage.atomic import atomic_write, on_network
 from fmnes.storage.regular import is_regular, open_regular
-from fmnes.storage.rows import COLUMNS, INSERT, KEY, SCHEMA, Known, Logged, decode, encode
+from fmnes.storage.batch import Batch, Tally, decode_batch
+from fmnes.storage.rows import (
+    COLUMNS,
+    INSERT,
+    INSERT_MORE,
+    KEY,
+    MORE_SCHEMA,
+    SCHEMA,
+    STATUSES,
+    Known,
+    Logged,
+    decode,
+    decode_more,
+    encode,
+    encode_more,
+)
 
 APPLICATION_ID = 0x464D4E53  # "FMNS"
-VERSION = 1
+#: Without and with the table of what there is beside the values.
+VERSIONS = {
+    1: [("table", "evaluations", SCHEMA)],
+    2: [("table", "evaluations", SCHEMA), ("table", "more", MORE_SCHEMA)],
+}
 #: Mean seconds an evaluation from which on durability "auto" pays for a sync of each row (about 3 ms).
 SLOW_SECONDS = 0.1
+
+# Text sorts after numbers in SQLite, and blobs after text.
+_WHOLE = "f >= x'' AND length(f) = 8 AND started < '' AND duration < ''"
+_GLANCE = f"""SELECT count(*), {", ".join(f"count(*) FILTER (WHERE status = '{s}')" for s in STATUSES)},
+  min(started), max(started + duration), count(*) FILTER (WHERE NOT ({_WHOLE})),
+  group_concat(hex(f), '') FILTER (WHERE status = 'value')
+FROM evaluations"""
+_REASONS = """SELECT status, reason, count(*) AS n FROM evaluations WHERE status <> 'value'
+GROUP BY status, reason ORDER BY n DESC, min(started)"""
 
 _Key = tuple[int, ...]
 Durability = Literal["normal", "full", "auto"]
@@ -46,6 +77,10 @@ class Summary(NamedTuple):
     ended: float | None
     best: Logged | None
     """The lowest value; the first in the order of the keys if there are several."""
+
+    @property
+    def failed(self) -> int:
+        return self.statuses.get("infeasible", 0)
 
 
 class EvaluationLog:
@@ -80,18 +115,33 @@ class EvaluationLog:
     ) -> None:
         """Write one finished evaluation: durable when this returns, not there after a RunError."""
         row = encode(key, outcome, x, started, duration, worker)
+        more = encode_more(key, outcome)
         with self._writing():
             self._adapt(1, duration)
-            self._db.execute(INSERT, row)
+            if more is None:
+                self._db.execute(INSERT, row)
+            else:
+                self._insert([row], [more])
 
     def record_many(self, rows: Iterable[tuple[_Key, Outcome, Vector, float, float]]) -> None:
         """Write many, each the arguments of `record`: all of them or, after a RunError, none."""
+        rows = list(rows)
         encoded = [encode(*row) for row in rows]
+        more = [found for key, outcome, *_ in rows if (found := encode_more(key, outcome))]
         with self._writing():
             self._adapt(len(encoded), sum(row[12] for row in encoded))
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(INSERT, encoded)
-            self._db.execute("COMMIT")
+            self._insert(encoded, more)
+
+    def _insert(self, rows: list[tuple[Any, ...]], more: list[tuple[Any, ...]]) -> None:
+        """In one transaction."""
+        self._db.execute("BEGIN IMMEDIATE")
+        if more and self._version() == 1:
+            self._db.execute(MORE_SCHEMA)
+            self._db.execute("PRAGMA user_version=2")
+        self._db.executemany(INSERT, rows)
+        if more:
+            self._db.executemany(INSERT_MORE, more)
+        self._db.execute("COMMIT")
 
     def _adapt(self, rows: int, seconds: float) -> None:
         """Durability "auto": sync each row while the evaluations are slow enough not to notice."""
@@ -137,28 +187,87 @@ class EvaluationLog:
         return (row for row in rows if row.outcome.status == "infeasible")
 
     def summary(self) -> Summary:
-        statuses: Counter[str] = Counter()
-        reasons: dict[str, Counter[str]] = {"infeasible": Counter(), "lost": Counter()}
-        started, ended = np.inf, -np.inf
-        best: Logged | None = None
-        for row in self._select():
-            statuses[row.outcome.status] += 1
-            started, ended = min(started, row.started), max(ended, row.started + row.duration)
-            if row.outcome.status != "value":
-                reasons[row.outcome.status][row.outcome.reason] += 1
-            elif best is None or row.outcome.value < best.outcome.value:
-                best = row
-        if best is not None:
-            best = next(self._select(f"WHERE ({KEY}) = (?, ?, ?, ?, ?)", best.key, x="x"), best)
-        by_reason = {status: dict(counts.most_common()) for status, counts in reasons.items()}
-        first, last = (started, ended) if statuses else (None, None)
-        return Summary(statuses.total(), dict(statuses), by_reason, first, last, best)
+        """Counted by SQLite: of a million rows only the one that is told, the best, is read and checked here.
+
+        So a damaged row may be miscounted; whoever reads the evaluations themselves finds it (`batches`).
+        """
+        with self._reading(), self._one_moment():
+            rows, *counts, started, ended, damaged, values = self._db.execute(_GLANCE).fetchone()
+            statuses = {status: count for status, count in zip(STATUSES, counts, strict=True) if count}
+            if damaged or rows != sum(counts):
+                raise RunError("found a damaged row (of another type or status than an evaluation has)")
+            reasons: dict[str, dict[str, int]] = {"infeasible": {}, "lost": {}}
+            for status, reason, count in self._db.execute(_REASONS):
+                reasons[status][str(reason)] = count
+            best = self._best(np.frombuffer(bytes.fromhex(values or ""), dtype="<f8"))
+            return Summary(rows, statuses, reasons, started, ended, best)
+
+    def _best(self, values: Vector) -> Logged | None:
+        numbers = values[~np.isnan(values)]
+        if not len(numbers):
+            return None
+        # 0.0 and -0.0 are equal, and not the same bytes.
+        lowest = {value.tobytes() for value in numbers[numbers == numbers.min()]}
+        where = f"WHERE status = 'value' AND f IN ({', '.join('?' * len(lowest))})"
+        query = f"SELECT {COLUMNS}, x FROM evaluations {where} ORDER BY {KEY} LIMIT 1"
+        return decode(self._db.execute(query, tuple(lowest)).fetchone())
+
+    def batches(self, size: int = 10_000) -> Iterator[Batch]:
+        """All evaluations in the order of their keys, each row checked; so many at a time.
+
+        Nothing is locked in between, so that a slow reader is in nobody's way. What is written meanwhile
+        comes along if its turn is still to come.
+        """
+        after: tuple[int, ...] = (-(2**63),) * 5
+        while True:
+            where = f"WHERE ({KEY}) > (?, ?, ?, ?, ?) ORDER BY {KEY} LIMIT {int(size)}"
+            with self._reading():
+                with self._one_moment():
+                    rows = self._db.execute(f"SELECT {COLUMNS}, x FROM evaluations {where}", after).fetchall()
+                    more = self._more(after, rows[-1][:5]) if rows else {}
+                if not rows:
+                    return
+                batch = decode_batch(rows, more)
+            yield batch
+            after = rows[-1][:5]
+
+    def _more(self, after: tuple[int, ...], last: tuple[int, ...]) -> dict[tuple[int, ...], Outputs | None]:
+        """What stands beside the rows after this key, and up to that one."""
+        if self._version() == 1:
+            return {}
+        where = f"WHERE ({KEY}) > (?, ?, ?, ?, ?) AND ({KEY}) <= (?, ?, ?, ?, ?)"
+        found = self._db.execute(f"SELECT {KEY}, data, checksum FROM more {where}", (*after, *last))
+        return {row[:5]: decode_more(row) for row in found}
+
+    def tally(self) -> Tally:
+        """Which outputs there are; of a log without any that is told at once."""
+        tally = Tally()
+        with self._reading(), self._one_moment():
+            if self._version() > 1:
+                for row in self._db.execute(f"SELECT {KEY}, data, checksum FROM more ORDER BY {KEY}"):
+                    tally.add(decode_more(row))
+            (tally.rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()
+        return tally
 
     def _select(self, where: str = "", parameters: _Key = (), x: str = "NULL") -> Iterator[Logged]:
         query = f"SELECT {COLUMNS}, {x} FROM evaluations {where} ORDER BY {KEY}"
         with self._reading():
             for row in self._db.execute(query, parameters):
                 yield decode(row)
+
+    def _version(self) -> int:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
+    @contextlib.contextmanager
+    def _one_moment(self) -> Iterator[None]:
+        """What is asked in here is answered as of one moment, whatever the writer does."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("COMMIT")
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -198,19 +307,25 @@ class EvaluationLog:
     def _check(self) -> None:
         for pragma in ("trusted_schema=OFF", "cell_size_check=ON", f"query_only={self._read_only:d}"):
             self._db.execute(f"PRAGMA {pragma}")
-        (found,) = self._db.execute("PRAGMA application_id").fetchone()
-        if found != APPLICATION_ID:
-            raise RunError(f"found the database of another program (id {found}), wanted an evaluation log")
-        (found,) = self._db.execute("PRAGMA user_version").fetchone()
-        if not 1 <= found <= VERSION:
-            raise RunError(f"found version {found}, wanted {VERSION}: a newer fmnes wrote it; upgrade")
-        # To the letter: no other columns, and no trigger or view that would run at our queries.
-        schema = self._db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-        if schema != [("table", "evaluations", SCHEMA)]:
-            raise RunError("found other tables or columns than an evaluation log has")
-        (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise RunError(f"found a damaged evaluation log ({' '.join(str(found).split())})")
+        with self._one_moment():
+            (found,) = self._db.execute("PRAGMA application_id").fetchone()
+            if found != APPLICATION_ID:
+                raise RunError(
+                    f"found the database of another program (id {found}), wanted an evaluation log"
+                )
+            version = self._version()
+            if version not in VERSIONS:
+                raise RunError(
+                    f"found version {version}, wanted {max(VERSIONS)}: a newer fmnes wrote it; upgrade"
+                )
+            # To the letter: no other columns, and no trigger or view that would run at our queries.
+            schema = self._db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
+            if schema != VERSIONS[version]:
+                raise RunError("found other tables or columns than an evaluation log has")
+            # It reads everything, which takes about 0.3 s for a million evaluations.
+            (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+            if found != "ok":
+                raise RunError(f"found a damaged evaluation log ({' '.join(str(found).split())})")
 
     def close(self) -> None:
         """Safe to call twice. Leaves one file that can be read anywhere, unless a reader is in the way.
@@ -244,7 +359,7 @@ def is_log(path: Path) -> bool:
 def _create(path: Path) -> None:
     """An empty log, there as a whole or not at all: whatever else has this name is not ours."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={VERSION}; {SCHEMA}")
+        db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1; {SCHEMA}")
         empty = db.serialize()
     with atomic_write(path) as file:
         file.write(empty)
