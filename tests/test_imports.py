@@ -72,6 +72,7 @@ ALLOWED: dict[str, set[str]] = {
     "storage": {"errors", "result", "outcome", "outputs", "arguments"},
     "evaluation": {"errors", "result", "outcome", "outputs", "arguments", "space"},
     "report": {"errors", "result", "outcome", "arguments", "space"},
+    "records": {"errors", "space", "storage"},
     "search": {
         "errors",
         "result",
@@ -89,6 +90,8 @@ ALLOWED: dict[str, set[str]] = {
         "outcome",
         "arguments",
         "evaluation",
+        "parameters",
+        "records",
         "report",
         "search",
         "space",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fmnes.records.table import Evaluations
 
 Vector = NDArray[np.float64]
 
@@ -114,6 +117,8 @@ class Failure:
     units, named parameters in their order. (≤ 100, d)"""
     detail: str
     """The first one's traceback or error output, its tail."""
+    directory: str | None = None
+    """Where a program's files of such a failure can be looked at; only `fmnes.read_run` knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +159,8 @@ class Result:
     where every coordinate is discrete."""
     parameters: dict[str, Any] | None = field(default=None, repr=False)
     """The named parameters, {name: fmnes.Real or fmnes.Integer}; None of arrays."""
+    evaluations: Evaluations | None = field(default=None, repr=False, compare=False)
+    """Every evaluation, as a table, if `keep_evaluations` asked for it."""
 
     @property
     def vector(self) -> Vector | None:

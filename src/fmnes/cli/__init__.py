@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import bench, output, runs
+from fmnes.cli import bench, export, output, runs
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
@@ -80,5 +80,6 @@ app.command()(runs.init)
 app.command()(runs.minimize)
 app.command()(runs.resume)
 app.command()(runs.show)
+app.command()(export.export)
 app.command()(reproduce)
 app.add_typer(bench.app, name="bench")

@@ -16,6 +16,7 @@ from fmnes.result import Result, StopReason, View
 from fmnes.run.session import StoppedByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective
 from fmnes.run.snapshots import RunState
+from fmnes.run.words import words_of
 from fmnes.storage.directory import RunDirectory
 
 _UNCHANGED: Any = object()
@@ -44,6 +45,7 @@ def resume(
     timeout: float | None = _UNCHANGED,
     retries: int = _UNCHANGED,
     executor: Any = None,
+    keep_evaluations: bool = False,
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
 ) -> Result:
@@ -54,9 +56,11 @@ def resume(
     for good just returns its result.
 
     fun: the objective, the same as before. A `fmnes.Command` need not be given: the directory remembers it.
+    keep_evaluations: leave every evaluation, from the first on, in `result.evaluations`.
     """
     check_callback(callback)
     check_flag("progress", progress)
+    check_flag("keep_evaluations", keep_evaluations)
     check_path("run_dir", run_dir)
     given = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "workers": workers}
     given |= {"timeout": timeout, "retries": retries, "target": target}
@@ -77,7 +81,13 @@ def resume(
                 directory.finish(None)  # it goes on: the old result is not its result any more
             directory.update_config({**directory.config, "settings": settings.as_json()})
             return run_session(
-                state, settings, evaluator, directory=directory, callback=callback, progress=progress
+                state,
+                settings,
+                evaluator,
+                directory=directory,
+                callback=callback,
+                progress=progress,
+                kept_as=words_of(directory.config, len(state.opt.mean)) if keep_evaluations else None,
             )
 
         try:

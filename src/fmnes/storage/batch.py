@@ -88,7 +88,7 @@ class Tally:
             counts[type(value)] = counts.get(type(value), 0) + 1
 
     def kinds(self) -> dict[str, Kind]:
-        """A kind of each name. Whole numbers that are not everywhere are numbers: there is a NaN to say so."""
+        """A kind for each name. Whole numbers that are not everywhere are numbers, as a gap is a NaN."""
         return {name: self._kind(counts) for name, counts in self._seen.items()}
 
     def _kind(self, counts: dict[type, int]) -> Kind:

@@ -25,8 +25,8 @@ from fmnes.outcome import Outcome
 from fmnes.outputs import Outputs
 from fmnes.result import Vector
 from fmnes.storage.atomic import atomic_write, on_network
-from fmnes.storage.regular import is_regular, open_regular
 from fmnes.storage.batch import Batch, Tally, decode_batch
+from fmnes.storage.regular import is_regular, open_regular
 from fmnes.storage.rows import (
     COLUMNS,
     INSERT,
@@ -178,6 +178,13 @@ class EvaluationLog:
     def count(self) -> int:
         with self._reading():
             (rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()
+            return int(rows)
+
+    def position(self, key: _Key) -> int:
+        """Which evaluation it is, counted from 1 in the order of the keys; lost ones do not count."""
+        where = f"WHERE status <> 'lost' AND ({KEY}) <= (?, ?, ?, ?, ?)"
+        with self._reading():
+            (rows,) = self._db.execute(f"SELECT count(*) FROM evaluations {where}", tuple(key)).fetchone()
             return int(rows)
 
     def infeasible(self, before: tuple[int, int] | None = None) -> Iterator[Logged]:

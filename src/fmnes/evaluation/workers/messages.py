@@ -1,8 +1,9 @@
 """What goes over the channel between the driver and an evaluator.
 
 Every message is its length, then its bytes. The driver sends the function and then points (float64 bytes);
-each is answered. Answers are plain data, a number or a few strings, and further outputs as JSON: an object of
-the user's might not survive the way, or break its receiver. Before all that goes sys.path, as a line for `guard.py`, which starts `serve`.
+each is answered. Answers are plain data, a number or a few strings, with further outputs as JSON: an object
+of the user's might not survive the way, or break its receiver. Before all that goes sys.path, as a line for
+`guard.py`, which starts `serve`.
 """
 
 from __future__ import annotations
