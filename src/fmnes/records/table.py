@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ArgumentError, MissingExtra, nearest
+from fmnes.errors import ArgumentError, MissingExtra, RunError, nearest
 from fmnes.space import Space
 from fmnes.storage.batch import Batch, Kind, Tally
 
@@ -110,11 +110,15 @@ class Evaluations:
         return table[name]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        names = self.columns
+        return (dict(zip(names, row, strict=True)) for row in self.rows())
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The values of each evaluation, in the order of `columns`, as Python's own."""
         table = self._table()
         for begin in range(0, len(self), _ROWS):
-            rows = zip(*(column[begin : begin + _ROWS].tolist() for column in table.values()), strict=True)
-            for row in rows:
-                yield dict(zip(table, row, strict=True))
+            columns = [column[begin : begin + _ROWS].tolist() for column in table.values()]
+            yield from zip(*columns, strict=True)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{np.sum(self.status == s)} {word}" for s, word in _WORDS if s in self.status)
@@ -174,7 +178,11 @@ def _parameters(batches: list[Batch], space: Space | None) -> dict[str, Column]:
     points = [batch.x for batch in batches if batch.x is not None]
     if len(points) < len(batches):  # too long to be kept
         return {}
-    return space.columns(np.concatenate([np.empty((0, len(space.names))), *points]))
+    d = len(space.names)
+    for x in points:
+        if x.shape[1] != d:
+            raise RunError(f"evaluations: found points of {x.shape[1]} coordinates, wanted {d}")
+    return space.columns(np.concatenate([np.empty((0, d)), *points]))
 
 
 def _output(name: str, kind: Kind, outputs: list[dict[str, Any] | None]) -> Column:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 import math
 import os
@@ -50,18 +49,21 @@ def write_csv(tables: Iterable[Evaluations], file: BinaryIO) -> None:
     for i, table in enumerate(tables):
         if i == 0:
             writer.writerow(table.columns)
-        for row in table:
-            writer.writerow(["" if _is_nan(value) else value for value in row.values()])
+        # Of all values only NaN differs from itself.
+        writer.writerows(["" if value != value else value for value in row] for row in table.rows())
     text.detach()
 
 
 def write_json(tables: Iterable[Evaluations], file: BinaryIO) -> None:
     """A list with an object on each line. NaN is null, and infinity the text "inf" or "-inf"."""
     separator = b"[\n"
-    for row in itertools.chain.from_iterable(tables):
-        plain = {name: _plain(value) for name, value in row.items()}
-        file.write(separator + json.dumps(plain, allow_nan=False).encode())
-        separator = b",\n"
+    encode = json.JSONEncoder(allow_nan=False).encode
+    for table in tables:
+        names = table.columns
+        for row in table.rows():
+            plain = {name: _plain(value) for name, value in zip(names, row, strict=True)}
+            file.write(separator + encode(plain).encode())
+            separator = b",\n"
     file.write(b"[]\n" if separator == b"[\n" else b"\n]\n")
 
 
@@ -105,11 +107,7 @@ def _arrow(pyarrow: Any, column: Column, kind: Any) -> Any:
     return pyarrow.array(column, type=kind)
 
 
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
 def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
+    if type(value) is float and not math.isfinite(value):
         return None if math.isnan(value) else repr(value)
     return value

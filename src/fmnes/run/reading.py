@@ -29,7 +29,8 @@ from fmnes.run.snapshots import read_records
 from fmnes.run.words import words_of
 from fmnes.space import Space
 from fmnes.storage.directory import KEPT, LOG, RunDirectory
-from fmnes.storage.log import EvaluationLog, Summary
+from fmnes.storage.log import EvaluationLog
+from fmnes.storage.questions import Summary
 from fmnes.storage.snapshot import Arrays
 
 #: What data of another shape than ours raises.
@@ -74,10 +75,7 @@ class Run:
     def evaluations(self) -> Evaluations:
         """Every evaluation as a table, each row checked; read when it is first asked for."""
         with _log(self.path) as log:
-            try:
-                return Evaluations.of(log.batches(), self._space)
-            except (ValueError, IndexError) as error:
-                raise RunError(f"{log.path}: found points of another length ({error})") from None
+            return Evaluations.of(log.batches(), self._space)
 
     def tables(self) -> Iterator[Evaluations]:
         """The same in parts, one after another, for runs too large for the memory; at least one."""
