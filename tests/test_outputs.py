@@ -16,8 +16,7 @@ import fmnes
 from fmnes import outputs
 from fmnes.evaluation.workers import messages
 from fmnes.outcome import Outcome, WrongType, from_return, infeasible, lost
-
-from .rows import through
+from tests.rows import through
 
 
 class Scalar:

@@ -105,28 +105,27 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     """
     path = Path(check_path("path", path)).absolute()
     with RunDirectory.open(path, read_only=True) as directory:
-        user, ended = directory.in_use_by, directory.result
+        user = directory.in_use_by
+        ended = None if user else directory.result
         summary = directory.log.summary()
         position = 0 if summary.best is None else directory.log.position(summary.best.key)
         config = directory.config
-        saved = directory.read_ending() if ended and not user else None
+        saved = None if ended is None else directory.read_ending()
         last = saved or directory.read_snapshot()
     try:
         d = _dimension(config, summary, ended, last)
         space = None if d is None else words_of(config, d)
         named = space if config.get("parameters") is not None else None
         history, ledger = (History(), Ledger()) if last is None else read_records(*last)
-        result = _result(ended, saved) if ended and not user else None
-        if result is not None:
+        result, state = None, f"running ({user})" if user else "stopped; resume it"
+        if ended is not None:
+            result = _result(ended, saved, d)
             result = replace(result, failures=ledger.failures(), history=history.columns())
+            state = str(ended["stop_reason"])
         best = _best(summary, position, result)
         return Run(
             path=path,
-            state=f"running ({user})"
-            if user
-            else str(ended["stop_reason"])
-            if ended
-            else "stopped; resume it",
+            state=state,
             message=None if result is None else result.message,
             settings=_table(config["settings"]),
             objective=_objective(config["objective"]),
@@ -179,12 +178,10 @@ def _dimension(
     return len(said) if said else None
 
 
-def _result(data: dict[str, Any], saved: tuple[dict[str, Any], Arrays] | None) -> Result:
+def _result(data: dict[str, Any], saved: tuple[dict[str, Any], Arrays] | None, d: int | None) -> Result:
     """In the search's numbers."""
-    point, mean = data["x"], data["x_mean"]
-    covariance = data.get("covariance")
     return Result(
-        x=None if point is None else np.array(point, dtype=float),
+        x=_array(data["x"], d),
         fun=np.inf if data["fun"] is None else float(data["fun"]),
         success=bool(data["success"]),
         stop_reason=None if data["stop_reason"] is None else StopReason[data["stop_reason"]],
@@ -192,13 +189,20 @@ def _result(data: dict[str, Any], saved: tuple[dict[str, Any], Arrays] | None) -
         nfev=int(data["nfev"]),
         nit=int(data["nit"]),
         n_infeasible=int(data["n_infeasible"]),
-        x_mean=None if mean is None else np.array(mean, dtype=float),
+        x_mean=_array(data["x_mean"], d),
         seed=None if data["seed"] is None else int(data["seed"]),
         second_looks=int(data.get("second_looks", 0)),
-        covariance=None if covariance is None else np.array(covariance, dtype=float),
+        covariance=_array(data.get("covariance"), d, d),
         sigma0=np.nan if saved is None else float(saved[1]["sigma0"]),
         n_repeated=int(data.get("n_repeated", 0)),
     )
+
+
+def _array(found: Any, *shape: int | None) -> NDArray[np.float64] | None:
+    array = None if found is None else np.array(found, dtype=float)
+    if array is not None and array.shape != shape:
+        raise ValueError(f"an array of shape {array.shape}, wanted {shape}")
+    return array
 
 
 def _best(summary: Summary, position: int, result: Result | None) -> Best:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fmnes.errors import FmnesError, RunError
 from fmnes.parameters import Real
-from fmnes.space import Space, make_space
+from fmnes.space import Space
 
 
 def words_of(config: dict[str, Any], d: int) -> Space:
@@ -22,12 +22,11 @@ def words_of(config: dict[str, Any], d: int) -> Space:
             objective = config.get("objective") or {}
             names = [str(name) for name in objective.get("names") or [f"x{i}" for i in range(d)]]
             scales = objective.get("scales") or ["linear"] * len(names)  # up to 0.2 a Command had them
-            space = make_space(
-                [
-                    (name, Real(start=1.0, sigma=2.0, log=scale == "log"))
-                    for name, scale in zip(names, scales, strict=True)
-                ]
-            )
+            if len(set(names)) < len(names):
+                raise ValueError("two coordinates of one name")
+            real = {log: Real(start=1.0, sigma=2.0, log=log) for log in (False, True)}
+            pairs = zip(names, scales, strict=True)
+            space = Space({name: real[scale == "log"] for name, scale in pairs})
     except (FmnesError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"found an unusable configuration ({error})") from None
     if len(space.names) != d:

@@ -25,6 +25,8 @@ FROM evaluations"""
 _REASONS = """SELECT status, reason, count(*) AS n FROM evaluations WHERE status <> 'value'
 GROUP BY status, reason ORDER BY n DESC, min(started)"""
 
+#: Evaluations that are read at a time.
+BATCH = 10_000
 _Key = tuple[int, ...]
 
 
@@ -104,7 +106,7 @@ class Questions:
         query = f"SELECT {COLUMNS}, x FROM evaluations {where} ORDER BY {KEY} LIMIT 1"
         return decode(self._db.execute(query, tuple(lowest)).fetchone())
 
-    def batches(self, size: int = 10_000) -> Iterator[Batch]:
+    def batches(self, size: int | None = None) -> Iterator[Batch]:
         """All evaluations in the order of their keys, each row checked; so many at a time.
 
         Nothing is locked in between, so that a slow reader is in nobody's way. What is written meanwhile
@@ -112,7 +114,7 @@ class Questions:
         """
         after: tuple[int, ...] = (-(2**63),) * 5
         while True:
-            where = f"WHERE ({KEY}) > (?, ?, ?, ?, ?) ORDER BY {KEY} LIMIT {int(size)}"
+            where = f"WHERE ({KEY}) > (?, ?, ?, ?, ?) ORDER BY {KEY} LIMIT {int(size or BATCH)}"
             with self._reading():
                 with self._one_moment():
                     rows = self._db.execute(f"SELECT {COLUMNS}, x FROM evaluations {where}", after).fetchall()
