@@ -9,6 +9,14 @@ from fmnes.parameters import Real
 from fmnes.space import Space
 
 
+def has_names(config: dict[str, Any]) -> bool:
+    """Whether the user's points are {name: value}, and not arrays.
+
+    Up to 0.2 a Command with a log scale had names and scales of its own, which is as good.
+    """
+    return config.get("parameters") is not None or "log" in (config["objective"].get("scales") or ())
+
+
 def words_of(config: dict[str, Any], d: int) -> Space:
     """The space that tells points of d coordinates in the user's names and units.
 
