@@ -133,9 +133,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             objective=_objective(config["objective"]),
             parameters=parameters,
             names=() if space is None else space.names,
-            result=None
-            if result is None
-            else replace(_in_words(result, space, named), parameters=parameters),
+            result=told,
             best=best if best.x is None else best._replace(x=_point(best.x, space, named)),
             summary=summary._replace(best=None),
             history=history.columns(),
