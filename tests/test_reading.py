@@ -280,7 +280,7 @@ def test_a_command_of_old_with_names_and_scales(tmp_path: Path) -> None:
         directory.log.record((0, 0, 1, 0, 0), infeasible("no"), x, 1.0, 0.5)
     run = read_run(tmp_path / "run")
     assert (run.names, run.parameters) == (("a", "b"), None)
-    assert run.best.x == pytest.approx([2.0, 3.0])
+    assert run.best.x == pytest.approx({"a": 2.0, "b": 3.0})
     assert run.evaluations["a"] == pytest.approx([2.0, 2.0])
     assert run.failures[0].x[0] == pytest.approx([2.0, 3.0])
 

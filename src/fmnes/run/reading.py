@@ -26,7 +26,7 @@ from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.result import Best, Columns, Failure, Result, StopReason, Vector
 from fmnes.run.snapshots import read_records
-from fmnes.run.words import words_of
+from fmnes.run.words import space_of, words_of
 from fmnes.space import Space
 from fmnes.storage.directory import KEPT, LOG, RunDirectory
 from fmnes.storage.log import EvaluationLog
@@ -115,12 +115,14 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     try:
         d = _dimension(config, summary, ended, last)
         space = None if d is None else words_of(config, d)
-        named = space if config.get("parameters") is not None else None
+        named = space if space_of(config) is not None else None
+        parameters = None if space is None or config.get("parameters") is None else space.parameters
         history, ledger = (History(), Ledger()) if last is None else read_records(*last)
-        result, state = None, f"running ({user})" if user else "stopped; resume it"
+        result, told, state = None, None, f"running ({user})" if user else "stopped; resume it"
         if ended is not None:
             result = _result(ended, saved, d)
             result = replace(result, failures=ledger.failures(), history=history.columns())
+            told = replace(_in_words(result, space, named), parameters=parameters)
             state = str(ended["stop_reason"])
         best = _best(summary, position, result)
         return Run(
@@ -129,9 +131,9 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             message=None if result is None else result.message,
             settings=_table(config["settings"]),
             objective=_objective(config["objective"]),
-            parameters=None if named is None else named.parameters,
+            parameters=parameters,
             names=() if space is None else space.names,
-            result=None if result is None else _in_words(result, space, named),
+            result=told,
             best=best if best.x is None else best._replace(x=_point(best.x, space, named)),
             summary=summary._replace(best=None),
             history=history.columns(),
