@@ -35,7 +35,7 @@ def _run() -> Any:
         _say(str(MissingExtra("the command line", "cli")))
         return 1
     try:
-        app()
+        app(prog_name="fmnes")  # also for `python -m fmnes`: completion and hints name the command
     except FmnesError as error:
         _say(str(error))
         return 2

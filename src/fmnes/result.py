@@ -101,6 +101,8 @@ class View:
     restart: int = 0
     n_repeated: int = 0
     """Points so far that were known already, and not evaluated again."""
+    n_infeasible: int = 0
+    """Evaluations so far that failed; points outside the bounds are not evaluated, and not counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 import fmnes
 from fmnes.cli import bench, output, runs
+from fmnes.cli.methods import Method
 from fmnes.cli.reproduction import reproduce
+from fmnes.cli.show import show
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
-from fmnes.strategies import DEFAULT_METHOD, METHODS
+from fmnes.strategies import DEFAULT_METHOD
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Optimise functions whose evaluation may fail.",
 )
@@ -39,7 +40,7 @@ def root(
 @app.command()
 def demo(
     seed: Annotated[int, typer.Option(help="Another seed gives another run.")] = 1,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = DEFAULT_METHOD,
+    method: Method = DEFAULT_METHOD,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
     ] = False,
@@ -56,7 +57,7 @@ def demo(
             predator_prey.misfit,
             predator_prey.START,
             predator_prey.SIGMA,
-            method=method,
+            method=method or DEFAULT_METHOD,
             population_size=16,
             target=1e-10,
             max_evaluations=budget,
@@ -64,9 +65,9 @@ def demo(
             rng=seed,
             callback=display.update,
         )
+        display.end(result)
     if as_json:
-        values = None if result.x is None else result.x.tolist()
-        typer.echo(json.dumps(output.as_json(result, predator_prey.NAMES, values)))
+        typer.echo(json.dumps(output.as_json(result, _rates)))
         return
     found = result.x if result.x is not None else [float("nan")] * 4
     rates = zip(predator_prey.NAMES, found, predator_prey.TRUE_RATES, strict=True)
@@ -76,9 +77,13 @@ def demo(
     output.show_ending(console, result)
 
 
+def _rates(x: Any) -> dict[str, float]:
+    return dict(zip(predator_prey.NAMES, x.tolist(), strict=True))
+
+
 app.command()(runs.init)
 app.command()(runs.minimize)
 app.command()(runs.resume)
-app.command()(runs.show)
+app.command()(show)
 app.command()(reproduce)
 app.add_typer(bench.app, name="bench")

@@ -55,7 +55,7 @@ def run_session(
             deadline=None if left is None else time.monotonic() + left,
             raise_errors=settings.on_error == "raise",
             callback=callback,
-            progress=Progress() if progress else None,
+            progress=Progress(made_before=directory.log.count() if directory else 0) if progress else None,
             snapshots=Snapshots(directory) if directory else None,
         )
         result = loop.run()

@@ -136,6 +136,14 @@ class EvaluationLog:
         rows = self._select(where, before or (2**62, 0), x="x")
         return (row for row in rows if row.outcome.status == "infeasible")
 
+    def firsts(self) -> list[tuple[int, Logged]]:
+        """Of each reason for a failed or lost evaluation the first one, and how many there are."""
+        # SQLite takes the other columns from the row that has the minimum.
+        query = f"""SELECT count(*), min(started), {COLUMNS}, x FROM evaluations WHERE status <> 'value'
+            GROUP BY status, reason ORDER BY count(*) DESC, min(started)"""
+        with self._reading():
+            return [(int(row[0]), decode(row[2:])) for row in self._db.execute(query)]
+
     def summary(self) -> Summary:
         statuses: Counter[str] = Counter()
         reasons: dict[str, Counter[str]] = {"infeasible": Counter(), "lost": Counter()}
