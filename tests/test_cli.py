@@ -736,7 +736,6 @@ def test_a_problem_file_of_version_0_1_is_read_as_before(tmp_path: Path) -> None
     problem = read_problem(path)
     assert problem.command.argv == ("/bin/sh", "{here}/simulate.py", "{params}")
     assert problem.command.names == ("width", "height", "density")
-    assert problem.command.scales == ("linear", "linear", "log")
     assert problem.start["x0"] == [0.3, 0.3, math.log(1000)]
     assert problem.start["sigma0"] == [0.1, 0.1, math.log(3)]
     bounds = problem.start["bounds"]

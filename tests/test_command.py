@@ -754,6 +754,7 @@ def test_what_is_mounted_is_not_emptied(tmp_path):
         ({"names": ["a", "a"]}, "names: found"),
         ({"names": ["a", "params"]}, "names: found"),
         ({"names": "ab"}, "names: found one string"),
+        ({"scales": ["log", "log"]}, r"found the option 'scales'.*fmnes.Real\(0.1, 10, log=True\)"),
         ({"timeout": 0}, "timeout: found 0"),
         ({"timeout": float("nan")}, "timeout: found nan"),
         ({"keep": "some"}, "keep: found 'some'"),
@@ -767,7 +768,7 @@ def test_what_is_mounted_is_not_emptied(tmp_path):
 )
 def test_wrong_settings(settings, message):
     with pytest.raises(fmnes.ArgumentError, match=message):
-        Command(**{"argv": ["/bin/echo", "1"], **settings})
+        Command(**{"argv": ["/bin/echo", "1"], **settings}).check(2)
 
 
 def test_program_that_cannot_run(tmp_path, monkeypatch):
@@ -821,6 +822,26 @@ def test_points_that_do_not_fit():
     with pytest.raises(fmnes.ArgumentError, match="x: found"):
         shell("echo 1")([1, np.nan])
     shell("echo 1", "{x2}").check(3)
+
+
+def test_a_point_by_name(tmp_path):
+    """Whoever knows the names gives them; the program sees the same in its arguments and in the JSON."""
+    command = shell('cat "$1"; echo "$2"', "{params}", "{b}", directory=tmp_path, keep="all")
+    evaluator = CommandEvaluator(command, named=lambda x: {"a": int(x[0]), "b": 10 ** float(x[1])})
+    assert [outcome.value for _, outcome in evaluator([task([2, -1])])] == [0.1]
+    evaluator.close()
+    said = next(tmp_path.glob("g*/stdout.txt")).read_text()
+    assert said.startswith('{"x": [2, 0.1], "params": {"a": 2, "b": 0.1}, "generation": 3,')
+    assert command({"a": 2, "b": 0.5}) == 0.5
+    command.check(names=["a", "b"])
+    for names in (["a", "c"], ["a"]):
+        with pytest.raises(fmnes.ArgumentError, match=r"argv: found the unknown placeholder \{b\}"):
+            command.check(names=names)
+    with pytest.raises(fmnes.ArgumentError, match="wanted those of the parameters"):
+        replace(command, names=["a", "b"]).check(names=["b", "a"])
+    for point in ({"a": 1, "b": np.nan}, {"a": 1, "b": "2"}, {"a": 1, 3: 2}):
+        with pytest.raises(fmnes.ArgumentError, match="x: found"):
+            command(point)
 
 
 def test_by_hand():

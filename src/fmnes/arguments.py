@@ -220,6 +220,7 @@ def check_path(argument: str, found: Any) -> str:
 #: Names that others have for our options, and what to write instead: it begins with our name.
 _HABITS = {
     "step": "sigma= (how far to look at first) or multiple_of= (the width of its steps)",
+    "scales": "names= alone: a scale is the parameter's, such as {'k': fmnes.Real(0.1, 10, log=True)}",
 }
 
 P = ParamSpec("P")

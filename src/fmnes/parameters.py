@@ -17,8 +17,26 @@ KEYS = ("lower", "upper", "start", "sigma", "log", "multiple_of", "integer")
 OLD_KEYS = ("step", "scale")
 
 
-@dataclass(frozen=True)
-class Real:
+class Parameter:
+    """A `Real` or an `Integer`."""
+
+    lower: float | None
+    upper: float | None
+    start: float | None
+    sigma: float | None
+
+    def __repr__(self) -> str:
+        """What was said of it, as it may be said again."""
+        said = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        ends = [repr(said.pop(name)) for name in ("lower", "upper")]
+        while ends and ends[-1] == "None":
+            ends.pop()
+        more = [f"{name}={value!r}" for name, value in said.items() if value not in (None, False)]
+        return f"{type(self).__name__}({', '.join([*ends, *more])})"
+
+
+@dataclass(frozen=True, repr=False)
+class Real(Parameter):
     """A parameter that takes real numbers, in the user's units.
 
         fmnes.Real(0.1, 10, log=True)                 # between them; start and sigma follow
@@ -56,8 +74,8 @@ class Real:
         _check_on_grid(self, self.multiple_of)
 
 
-@dataclass(frozen=True)
-class Integer:
+@dataclass(frozen=True, repr=False)
+class Integer(Parameter):
     """A parameter that takes whole numbers; lower, upper, start and sigma as of `fmnes.Real`."""
 
     lower: int | None = None
@@ -75,7 +93,6 @@ class Integer:
         _check_on_grid(self, 1)
 
 
-Parameter = Real | Integer
 # A decorator of the class would hide its signature from `help` and from type checkers.
 for _class in (Real, Integer):
     _class.__init__ = names_options(_class.__init__)  # type: ignore[method-assign]
@@ -84,7 +101,7 @@ for _class in (Real, Integer):
 def _settle(p: Parameter) -> None:
     """Numbers as Python's own, infinite bounds as none; raises ArgumentError for what cannot be meant."""
     kind = type(p).__name__
-    for field in fields(p):
+    for field in fields(p):  # type: ignore[arg-type]
         found = getattr(p, field.name)
         if found is None or field.name == "log":
             continue
@@ -104,7 +121,7 @@ def _settle(p: Parameter) -> None:
 
 
 def _check_range(p: Parameter, kind: str) -> None:
-    log = isinstance(p, Real) and p.log
+    log = is_log(p)
     lower, upper, start, sigma = p.lower, p.upper, p.start, p.sigma
     if log:
         for name, value in (("lower", lower), ("upper", upper), ("start", start)):
@@ -128,6 +145,11 @@ def _check_range(p: Parameter, kind: str) -> None:
     if sigma is not None and not sigma > (1 if log else 0):
         wanted = "a factor above 1 (log scale)" if log else "a positive number"
         raise ArgumentError(f"{kind}: found sigma={sigma!r}, wanted {wanted}")
+    if sigma is not None and start is not None and not log and start + sigma == start:
+        raise ArgumentError(
+            f"{kind}: found sigma={sigma!r}, too small to change start={start!r}; wanted about the distance "
+            "to the best value"
+        )
     if lower is None or upper is None:
         missing = [name for name in ("start", "sigma") if getattr(p, name) is None]
         if missing:
@@ -157,13 +179,22 @@ def _check_on_grid(p: Parameter, width: float) -> None:
         raise ArgumentError(f"{kind}: found start={p.start!r}, wanted one of its {grid}, such as {near}")
 
 
+def is_log(p: Parameter) -> bool:
+    return isinstance(p, Real) and p.log
+
+
+def width_of(p: Parameter) -> float:
+    """From one value to the next; 0 where any real number will do."""
+    return 1.0 if isinstance(p, Integer) else getattr(p, "multiple_of", None) or 0.0
+
+
 def grid_bounds(p: Parameter) -> tuple[float | None, float | None]:
     """The bounds of a parameter; of a discrete one its first and last value.
 
     As decimal fractions: 0.3 is a multiple of 0.1, which it is not in binary.
     """
-    width = 1 if isinstance(p, Integer) else p.multiple_of
-    if width is None:
+    width = width_of(p)
+    if not width:
         return p.lower, p.upper
     step = Fraction(str(width))
     first = None if p.lower is None else float(-(-Fraction(str(p.lower)) // step) * step)
@@ -214,6 +245,6 @@ def read_parameter(name: str, table: Mapping[str, Any]) -> Parameter:
 
 def table_of(p: Parameter) -> dict[str, Any]:
     """What `read_parameter` makes the parameter of again; JSON data."""
-    table = {field.name: getattr(p, field.name) for field in fields(p)}
+    table = {field.name: getattr(p, field.name) for field in fields(p)}  # type: ignore[arg-type]
     said = {key: value for key, value in table.items() if value is not None and value is not False}
     return {**said, "integer": True} if isinstance(p, Integer) else said

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from fmnes.arguments import is_number, shown
 from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError, nearest
-from fmnes.parameters import CATEGORIES, Integer, Parameter, Real, grid_bounds, read_parameter, table_of
+from fmnes.parameters import (
+    CATEGORIES,
+    Integer,
+    Parameter,
+    grid_bounds,
+    is_log,
+    read_parameter,
+    table_of,
+    width_of,
+)
 from fmnes.result import Best, Result, Vector, View
 
 #: A point in the user's words: {name: value}, with whole numbers as int.
@@ -36,7 +45,7 @@ class Space:
         _check(self.parameters)
         ps = list(self.parameters.values())
         self._whole = [i for i, p in enumerate(ps) if isinstance(p, Integer)]
-        self._logs = [(i, _log_scale(p)) for i, p in enumerate(ps) if isinstance(p, Real) and p.log]
+        self._logs = [(i, _log_scale(p)) for i, p in enumerate(ps) if is_log(p)]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and list(self.parameters.items()) == list(other.parameters.items())
@@ -71,8 +80,8 @@ class Space:
         numbers = []
         for name, p in self.parameters.items():
             value = point[name]
-            if not is_number(value) or (isinstance(p, Real) and p.log and not value > 0):
-                wanted = "a positive number" if isinstance(p, Real) and p.log else "a number"
+            if not is_number(value) or (is_log(p) and not value > 0):
+                wanted = "a positive number" if is_log(p) else "a number"
                 raise ArgumentError(f"{argument}: found {name} = {shown(value)}, wanted {wanted}")
             numbers.append(_inside(p, float(value)))
         return np.array(numbers)
@@ -101,7 +110,7 @@ class Space:
 
     def named(self, x: Vector) -> Point:
         """The user's point. x: (d,)"""
-        return dict(zip(self.names, self.values(x), strict=True))
+        return dict(zip(self.names, self.values(x)))  # noqa: B905 (in every evaluation; both have d entries)
 
     def table(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Many points in the user's units; the same numbers as `values`, to the last bit. (n, d) -> (n, d)"""
@@ -170,14 +179,33 @@ def read_space(found: Any) -> Space:
     return found if isinstance(found, Space) else Space(found)
 
 
-def refuse_beside(space: bool, **given: Any) -> None:
-    """Raises ArgumentError for what the parameters say already."""
+def unpack(
+    x0: Any, sigma0: Any, *, bounds: Any, integers: Any, covariance: Any, known: Any
+) -> tuple[Space | None, dict[str, Any]]:
+    """The space, if `x0` is named parameters, and these arguments in the search's numbers."""
+    given = {"sigma0": sigma0, "bounds": bounds, "integers": integers}
+    if not is_space(x0):
+        return None, {"x0": x0, **given, "covariance": covariance, "known": known}
+    space = read_space(x0)
     for argument, value in given.items():
-        if space and value is not None:
+        if value is not None:
             raise ArgumentError(
                 f"{argument}: found together with named parameters; wanted it in them, such as "
                 "fmnes.Real(0, 1, start=0.5, sigma=0.1) or fmnes.Integer(1, 12)"
             )
+    start = space.start()
+    if covariance is not None:  # which says how far to look
+        start["sigma0"] = None
+    return space, {**start, "covariance": covariance, "known": _numbers_of_known(space, known)}
+
+
+def _numbers_of_known(space: Space, known: Any) -> Any:
+    """What is not made of pairs is left to those who read it."""
+    try:
+        pairs = [(x, value) for x, value in known]
+    except Exception:  # what iteration raises is up to the object
+        return known
+    return [(space.numbers(x, f"known, point {i}"), value) for i, (x, value) in enumerate(pairs)]
 
 
 def _check(parameters: Mapping[Any, Any]) -> None:
@@ -188,7 +216,7 @@ def _check(parameters: Mapping[Any, Any]) -> None:
     for name, p in parameters.items():
         if not isinstance(name, str) or not name.strip() or "\0" in name:
             raise ArgumentError(f"parameters: found the name {shown(name)}, wanted text such as 'width'")
-        if isinstance(p, (Real, Integer)):
+        if isinstance(p, Parameter):
             continue
         hint = ""
         if isinstance(p, (list, set, frozenset, str)) or (isinstance(p, tuple) and not _is_range(p)):
@@ -208,10 +236,10 @@ def _is_range(found: tuple[Any, ...]) -> bool:
 
 def _inside(p: Parameter, value: float) -> float:
     """The search's number for a value."""
-    return math.log(value) if isinstance(p, Real) and p.log else value
+    return math.log(value) if is_log(p) else value
 
 
-def _log_scale(p: Real) -> Callable[[float], float]:
+def _log_scale(p: Parameter) -> Callable[[float], float]:
     """exp, but for the ends and the start, which come back to the last digit: exp(log(10)) is not 10."""
     lower, upper = _TINY if p.lower is None else p.lower, _HUGE if p.upper is None else p.upper
     start = _log_start(p) or lower
@@ -228,7 +256,7 @@ def _log_scale(p: Real) -> Callable[[float], float]:
     return scale
 
 
-def _log_start(p: Real) -> float | None:
+def _log_start(p: Parameter) -> float | None:
     """Roots of the factors, whose product may be too small or too large."""
     if p.start is None and p.lower is not None and p.upper is not None:
         return math.sqrt(p.lower) * math.sqrt(p.upper)
@@ -241,9 +269,7 @@ def _column(p: Parameter) -> tuple[float, float, float, float, float]:
     lower = -math.inf if first is None else _inside(p, first)
     upper = math.inf if last is None else _inside(p, last)
     # Halves and quarters first: the sum of two bounds may be too large for floating point.
-    log = isinstance(p, Real) and p.log
-    middle = _log_start(p) if isinstance(p, Real) and p.log else p.start
+    middle = _log_start(p) if is_log(p) else p.start
     start = lower / 2 + upper / 2 if middle is None else _inside(p, middle)
-    sigma = upper / 4 - lower / 4 if p.sigma is None else math.log(p.sigma) if log else p.sigma
-    width = 1.0 if isinstance(p, Integer) else p.multiple_of or 0.0
-    return min(max(start, lower), upper), sigma, lower, upper, width
+    sigma = upper / 4 - lower / 4 if p.sigma is None else _inside(p, p.sigma)
+    return min(max(start, lower), upper), sigma, lower, upper, width_of(p)

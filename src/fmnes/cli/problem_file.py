@@ -30,6 +30,8 @@ from fmnes.arguments import is_number, shown
 from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.command import Command
+from fmnes.parameters import Real
+from fmnes.space import Space, make_space
 
 TOP = ("command", "parameters", "run", "program")
 PARAMETER = ("start", "step", "lower", "upper", "scale")
@@ -111,6 +113,17 @@ class ProblemFile:
     """Keyword arguments of `fmnes.minimize`."""
 
     @property
+    def space(self) -> Space:
+        """The parameters as `fmnes.minimize` takes them."""
+        finite = [[v if math.isfinite(v) else None for v in (p.lower, p.upper)] for p in self.parameters]
+        return make_space(
+            [
+                (p.name, Real(*bounds, start=p.start, sigma=p.step, log=p.scale == "log"))
+                for p, bounds in zip(self.parameters, finite, strict=True)
+            ]
+        )
+
+    @property
     def start(self) -> dict[str, Any]:
         """x0, sigma0 and bounds of `fmnes.minimize`."""
         ps = self.parameters
@@ -133,7 +146,6 @@ def make_problem(
     command = Command(
         argv,
         names=[p.name for p in parameters],
-        scales=[p.scale for p in parameters],
         here=here,
         **(program or {}),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from fmnes.arguments import is_number
 from fmnes.cli.next_steps import Ending
 from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.result import Result, StopReason
-from fmnes.run.settings import command_from
-from fmnes.space import Space
+from fmnes.run.settings import command_from, space_of
 from fmnes.storage.directory import KEPT, RunDirectory, read_config
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import MAX_STORED_DIMENSION, Logged
@@ -243,7 +241,7 @@ def _begun(run: Path, config: dict[str, Any]) -> Begun:
     if not isinstance(objective, dict) or wanted.get(str(objective.get("kind"))) not in objective:
         raise RunError(f"{run}: found an unusable configuration (no objective)")
     try:
-        named = _names(objective, config.get("parameters"))
+        named = _names(config)
     except _UNUSABLE as error:
         raise RunError(f"{run}: found an unusable configuration ({error})") from None
     settings = settings if isinstance(settings, dict) else {}
@@ -259,18 +257,14 @@ def _problem(run: Path, config: dict[str, Any]) -> Path | None:
     return next((path for path in paths if os.path.isfile(path)), None)
 
 
-def _names(objective: dict[str, Any], parameters: Any) -> Callable[[Sequence[float]], Point]:
-    if parameters is not None:
-        space = Space.from_json(parameters)
+def _names(config: dict[str, Any]) -> Callable[[Sequence[float]], Point]:
+    space = space_of(config)
+    if space is not None:
         return lambda x: space.named(np.asarray(x, dtype=float))
-    names = None if objective.get("names") is None else [str(name) for name in objective["names"]]
-    scales = None if objective.get("scales") is None else list(objective["scales"])  # up to 0.2
+    names = [str(name) for name in config["objective"].get("names") or ()]
 
     def named(x: Sequence[float]) -> Point:
         values = [float(v) for v in x]
-        if scales is not None:
-            pairs = zip(values, scales, strict=False)
-            values = [math.exp(min(v, 700.0)) if scale == "log" else v for v, scale in pairs]
         words = names or [f"x{i}" for i in range(len(values))]
         if len(words) != len(values):
             raise RunError(f"found {len(words)} names for points of {len(values)} coordinates")

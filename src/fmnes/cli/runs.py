@@ -117,7 +117,7 @@ def minimize(
     kept = run_dir or Path(in_file)
 
     def begin(**more: Any) -> Result:
-        return fmnes.minimize(problem.command, **problem.start, **options, run_dir=kept, **more)
+        return fmnes.minimize(problem.command, problem.space.parameters, **options, run_dir=kept, **more)
 
     def run(**more: Any) -> Result:
         try:
@@ -225,7 +225,8 @@ def _beside(kept: Path) -> Path:
 
 
 def _changes(begun: reading.Begun, problem: ProblemFile) -> list[str]:
-    return changes(begun.as_kept, {"objective": describe_objective(problem.command)})
+    now = {"objective": describe_objective(problem.command), "parameters": problem.space.as_json()}
+    return changes(begun.as_kept, now)
 
 
 def _say_changes(run: Path, begun: reading.Begun) -> None:

@@ -10,6 +10,7 @@ from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
+from fmnes.space import Space
 
 #: The generation that the start's own evaluation is said to be of.
 START = -1
@@ -61,12 +62,15 @@ def choose_evaluator(
     vectorized: bool = False,
     on_error: Literal["infeasible", "raise"] = "infeasible",
     kept_in: str | None = None,
+    space: Space | None = None,
 ) -> Evaluator:
     """Whoever calls the objective, by what was asked for. Processes are POSIX's: loaded only where wanted.
 
     kept_in: the folder for what is kept of a Command's failed evaluations; made when there is something.
+    space: named parameters; the objective gets its points in their words.
     """
     from fmnes.evaluation.deaths import Retried  # each of them knows this module
+    from fmnes.evaluation.named import Named
     from fmnes.evaluation.programs.command import Command
     from fmnes.evaluation.serial import Serial, Vectorized
 
@@ -74,12 +78,15 @@ def choose_evaluator(
         if executor is not None or vectorized:
             raise ArgumentError("fun: found a Command together with executor or vectorized; wanted workers=")
         command = fun if timeout is None else replace(fun, timeout=timeout)
-        command.check(d)
+        command.check(d, None if space is None else space.names)
         from fmnes.evaluation.programs.runner import CommandEvaluator
 
-        return Retried(CommandEvaluator(command, workers, kept_in), retries)
+        named = None if space is None else space.named
+        return Retried(CommandEvaluator(command, workers, kept_in, named=named), retries)
     if not callable(fun):
         raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point, or a Command")
+    if space is not None:
+        fun = Named(fun, space)
     if executor is not None:
         if workers != 1 or vectorized:
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")

@@ -6,7 +6,7 @@ Everything it does, a user can do by hand with `Optimizer.ask` and `tell`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -14,13 +14,15 @@ from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError
+from fmnes.parameters import Parameter
 from fmnes.result import Result, View
 from fmnes.run.searches import StartPoint
 from fmnes.run.session import run_session
 from fmnes.run.settings import Settings, describe_objective
 from fmnes.run.snapshots import RunState
-from fmnes.run.warm import warmed
+from fmnes.run.warm import parameters_of, warmed
 from fmnes.search.optimizer import Optimizer
+from fmnes.space import unpack
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import DEFAULT_METHOD, METHODS, Resampling, Strategy, is_known
 
@@ -28,7 +30,7 @@ from fmnes.strategies import DEFAULT_METHOD, METHODS, Resampling, Strategy, is_k
 @names_options
 def minimize(
     fun: Callable[[Any], Any],
-    x0: ArrayLike | None = None,
+    x0: ArrayLike | Mapping[str, Parameter] | None = None,
     sigma0: ArrayLike | None = None,
     *,
     method: str | Strategy | Resampling = DEFAULT_METHOD,
@@ -69,7 +71,10 @@ def minimize(
         fun: takes a point (d,) and returns a number, or is a `fmnes.Command`. With `vectorized`, takes (n, d)
             and returns (n,).
         x0: where to start, (d,): it is evaluated first, and is the mean of the first points. With finite
-            bounds it may be left out: their centre.
+            bounds it may be left out: their centre. Or named parameters, {"width": fmnes.Real(0.1, 10)}:
+            then `fun` is called with a dict of that kind, {"width": 1.0}, in the user's units (with
+            `vectorized`, each value is an array), sigma0, bounds and integers are said by them, and
+            `result.x` is such a dict.
         sigma0: how far to look at first, about the distance to the optimum: a number, or one per coordinate.
             With finite bounds it may be left out: a quarter of the width in each coordinate.
         method: "afm-nes", "fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes", or settings such as
@@ -108,7 +113,8 @@ def minimize(
         covariance: of the first points, (d, d), instead of a round cloud; sigma0, if given too, replaces its
             scale. Not for "cma-es" and "cr-fm-nes".
         warm_start: a `Result` or a run directory to begin from: its best point, and its shape with wider
-            steps. x0, sigma0 and covariance given here win. Its values are not taken over: see `known`.
+            steps. x0, sigma0 and covariance given here win; of named parameters only the bounds do. Its
+            values are not taken over: see `known`.
         run_dir: a new directory that keeps every evaluation and the state; `fmnes.resume` goes on from it.
         callback: called with a `View` after every generation; return True or raise StopIteration to stop.
         progress: show a progress line on stderr.
@@ -132,23 +138,21 @@ def minimize(
         second_look=second_look,
         evaluate_start=evaluate_start,
     )
+    if x0 is None and warm_start is not None:
+        x0 = parameters_of(warm_start)
+    space, start = unpack(x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known)
     if warm_start is not None:
-        x0, sigma0, covariance = warmed(warm_start, x0, sigma0, covariance, method)
+        start |= warmed(warm_start, start, method, space)
     opt = Optimizer(
-        x0,
-        sigma0,
+        **start,
         method=method,
         population_size=population_size,
-        bounds=bounds,
         bounds_as=bounds_as,
-        integers=integers,
         rng=rng,
         target=target,
         max_evaluations=max_evaluations,
         xtol=xtol,
         ftol=ftol,
-        known=known,
-        covariance=covariance,
     )
     if restart_from == "uniform" and not opt.has_finite_bounds:
         raise ArgumentError(
@@ -160,11 +164,13 @@ def minimize(
             f"never be resumed; wanted one of {', '.join(METHODS)}, or no run_dir"
         )
     # Made first: whatever is wrong with the objective is said before a directory is made.
-    evaluator = settings.evaluator(fun, executor, len(opt.mean), run_dir)
+    evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
     state = RunState(opt, start=StartPoint(open=bool(evaluate_start)))
     if run_dir is None:
-        return run_session(state, settings, evaluator, callback=callback, progress=progress)
-    config = {"settings": settings.as_json(), "objective": describe_objective(fun)}
+        return run_session(state, settings, evaluator, space=space, callback=callback, progress=progress)
+    config: dict[str, Any] = {"settings": settings.as_json(), "objective": describe_objective(fun)}
+    if space is not None:
+        config["parameters"] = space.as_json()
     try:
         directory = RunDirectory.create(run_dir, config)
     except BaseException:
@@ -172,5 +178,5 @@ def minimize(
         raise
     with directory:
         return run_session(
-            state, settings, evaluator, directory=directory, callback=callback, progress=progress
+            state, settings, evaluator, directory=directory, space=space, callback=callback, progress=progress
         )

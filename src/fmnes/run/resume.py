@@ -14,8 +14,9 @@ from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.result import Result, StopReason, View
 from fmnes.run.session import StoppedByTheLog, run_session
-from fmnes.run.settings import Settings, command_from, describe_objective
+from fmnes.run.settings import Settings, command_from, describe_objective, space_of
 from fmnes.run.snapshots import RunState
+from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 
 _UNCHANGED: Any = object()
@@ -64,6 +65,7 @@ def resume(
     with RunDirectory.open(run_dir) as directory:
         settings = _settings(directory, changes)
         objective = _objective(directory, fun)
+        space = _space(directory)
         ended = not changes and _has_ended(directory)
         if not ended and objective is None:
             name = directory.config["objective"]["name"]
@@ -71,13 +73,24 @@ def resume(
 
         def go_on() -> Result:
             state = _state(directory, settings)
+            if space is not None and len(space.names) != len(state.opt.x0):
+                raise RunError(
+                    f"{directory.path}: found {len(space.names)} parameters for points of "
+                    f"{len(state.opt.x0)} coordinates, wanted as many: an unusable configuration"
+                )
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
-                evaluator = settings.evaluator(objective, executor, len(state.opt.mean), run_dir)
+                evaluator = settings.evaluator(objective, executor, len(state.opt.x0), run_dir, space)
                 directory.finish(None)  # it goes on: the old result is not its result any more
             directory.update_config({**directory.config, "settings": settings.as_json()})
             return run_session(
-                state, settings, evaluator, directory=directory, callback=callback, progress=progress
+                state,
+                settings,
+                evaluator,
+                directory=directory,
+                space=space,
+                callback=callback,
+                progress=progress,
             )
 
         try:
@@ -93,6 +106,13 @@ def _has_ended(directory: RunDirectory) -> bool:
     except RunError:
         return False
     return result is not None and result.get("stop_reason") not in _OPEN_ENDINGS
+
+
+def _space(directory: RunDirectory) -> Space | None:
+    try:
+        return space_of(directory.config)
+    except ArgumentError as error:
+        raise RunError(f"{directory.path}: found an unusable configuration ({error})") from None
 
 
 def _state(directory: RunDirectory, settings: Settings) -> RunState:
@@ -148,12 +168,12 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
             )
         return command_from(remembered)
     found = describe_objective(fun)
-    for key in ("kind", "name", "argv", "names", "scales"):
+    for key in ("kind", "name", "argv", "names"):
         theirs, ours = (_plain(d.get(key)) for d in (remembered, found))
         if theirs != ours:
             if key == "kind":
                 theirs, ours = (_plain(d.get("name") or d.get("argv")) for d in (remembered, found))
-            what = f"the {key} " if key in ("names", "scales") else ""
+            what = "the names " if key == "names" else ""
             raise RunError(
                 f"{directory.path}: found a run of {what}{theirs!r}, wanted one of {what}{ours!r}: "
                 "another objective"

@@ -22,6 +22,7 @@ from fmnes.run.loop import Loop
 from fmnes.run.replay import Remembering
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
+from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 
 #: Longer points are not written to the result, which would become too large to be read; snapshots have them.
@@ -34,10 +35,14 @@ def run_session(
     evaluator: Evaluator,
     *,
     directory: RunDirectory | None = None,
+    space: Space | None = None,
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
 ) -> Result:
-    """Run to the end, and leave the result in the directory. Closes the evaluator."""
+    """Run to the end, and leave the result in the directory. Closes the evaluator.
+
+    Inside, a run of named parameters is all numbers; its user is told in the words of `space`.
+    """
     left = None if settings.max_seconds is None else settings.max_seconds - state.seconds
     with contextlib.ExitStack() as around:
         around.callback(evaluator.close)
@@ -54,14 +59,20 @@ def run_session(
             max_evaluations=settings.max_evaluations,
             deadline=None if left is None else time.monotonic() + left,
             raise_errors=settings.on_error == "raise",
-            callback=callback,
+            callback=_in_words(callback, space),
             progress=Progress(made_before=directory.log.count() if directory else 0) if progress else None,
             snapshots=Snapshots(directory) if directory else None,
         )
         result = loop.run()
     if directory:
         _finish(directory, result)
-    return result
+    return result if space is None else space.result(result)
+
+
+def _in_words(callback: Callable[[View], Any] | None, space: Space | None) -> Callable[[View], Any] | None:
+    if callback is None or space is None:
+        return callback
+    return lambda view: callback(space.view(view))
 
 
 class StoppedByTheLog(ObjectiveError):

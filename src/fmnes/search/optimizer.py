@@ -30,6 +30,8 @@ class Optimizer(Search):
             X = opt.ask()
             opt.tell([f(x) for x in X])
 
+    Of named parameters, as in `fmnes.minimize`, the points are dicts {name: value}.
+
     A failed evaluation is told as NaN, inf or None; one that was lost to the machine as `fmnes.LOST`, and its
     point is asked again. The arguments mean what they mean in `fmnes.minimize`.
 
@@ -41,11 +43,11 @@ class Optimizer(Search):
     """
 
     @overload
-    def ask(self) -> NDArray[np.float64]: ...
+    def ask(self) -> Any: ...
     @overload
     def ask(self, n: int) -> list[Point]: ...
-    def ask(self, n: int | None = None) -> NDArray[np.float64] | list[Point]:
-        """The points that still need a value, (n, d) and read-only; n ≤ λ.
+    def ask(self, n: int | None = None) -> Any:
+        """The points that still need a value, (n, d) and read-only; n ≤ λ. Of named parameters: dicts.
 
         Near the end of `max_evaluations` only as many as the budget allows. No points at all are returned if
         a long row of generations was known already, or fell outside the bounds entirely (with
@@ -58,6 +60,8 @@ class Optimizer(Search):
             return self._hand_out(check_number("n", n, above=0, whole=True, optional=False))
         current, self._asked = self._wanted()
         x = current.points(self._asked)
+        if self.space is not None:
+            return [self.space.named(point) for point in x]
         x.setflags(write=False)
         return x
 
@@ -117,7 +121,9 @@ class Optimizer(Search):
             self._update(self._current, _feasible_values(self._current.f))
         current, slots = self._wanted()
         current.x.setflags(write=False)
-        return [Point(self._name(current, i).id, current.x[i]) for i in current.hand_out(slots, n)]
+        return [
+            Point(self._name(current, i).id, self._told(current.x[i])) for i in current.hand_out(slots, n)
+        ]
 
     def _name(self, current: Generation, slot: int) -> Name:
         redraw = int(current.redraws[slot])
@@ -149,7 +155,7 @@ class Optimizer(Search):
         f = current.f[slots]
         if self.target is not None and not go_on:
             hits = np.flatnonzero((f <= self.target) & np.isfinite(f))
-            n = 0 if self.best.fun <= self.target else hits[0] + 1 if hits.size else len(f)
+            n = 0 if self._best.fun <= self.target else hits[0] + 1 if hits.size else len(f)
             slots, f = slots[:n], f[:n]
         if len(slots):
             self._count(current, slots, f)
@@ -226,11 +232,11 @@ class Optimizer(Search):
     def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> list[float]:
         """Take in some evaluations; returns the feasible values among them."""
         feasible = _feasible_values(f)
-        if feasible and (low := min(feasible)) < self.best.fun:
+        if feasible and (low := min(feasible)) < self._best.fun:
             i = int((f == low).argmax())
             point = x[i].copy()
             point.setflags(write=False)
-            self.best = Best(point, low, self.evaluations + i + 1)
+            self._best = Best(point, low, self.evaluations + i + 1)
         if self._start.repeats:
             for point, value in zip(x, f.tolist(), strict=True):
                 self._memory.add(point, value)

@@ -14,8 +14,8 @@ class Point(NamedTuple):
     """A point that needs a value, and the name to tell it by."""
 
     id: str
-    x: Vector
-    """Read-only. (d,)"""
+    x: Any
+    """Read-only. (d,); of named parameters {name: value}."""
 
 
 class Name(NamedTuple):

@@ -5,6 +5,7 @@ Ask and tell, which change it, are in optimizer.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fmnes.arguments import check_memory, check_number, check_rng, names_options
 from fmnes.errors import FmnesError, SnapshotError
+from fmnes.parameters import Parameter
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
 from fmnes.search.covariance import shaped_by
 from fmnes.search.distribution import Distribution
@@ -29,6 +31,7 @@ from fmnes.search.stopping import (
     steps_vanished,
     target_reached,
 )
+from fmnes.space import Space, unpack
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
 
 #: What a saved file says it is.
@@ -45,7 +48,7 @@ class Search:
     @names_options
     def __init__(
         self,
-        x0: ArrayLike | None = None,
+        x0: ArrayLike | Mapping[str, Parameter] | None = None,
         sigma0: ArrayLike | None = None,
         *,
         method: str | Strategy | Resampling = DEFAULT_METHOD,
@@ -61,9 +64,22 @@ class Search:
         known: Any = (),
         covariance: ArrayLike | None = None,
     ) -> None:
+        self.space, numbers = unpack(
+            x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known
+        )
+        """Named parameters, in whose words it speaks; None: it speaks in arrays."""
+        steps = numbers["sigma0"]
         if covariance is not None:
-            sigma0, method = shaped_by(covariance, sigma0, x0, method)
-        start = Start.of(x0, sigma0, method, population_size, bounds, bounds_as, integers)
+            steps, method = shaped_by(covariance, steps, numbers["x0"], method)
+        start = Start.of(
+            numbers["x0"],
+            steps,
+            method,
+            population_size,
+            numbers["bounds"],
+            bounds_as,
+            numbers["integers"],
+        )
         check_memory(start.strategy.matrices, len(start.x0), start.strategy.name, start.population_size)
         self.strategy, self.population_size, self.bounds = start.strategy, start.population_size, start.bounds
         self.target = check_number("target", target)
@@ -82,11 +98,11 @@ class Search:
         self.n_repeated = 0
         """Points that were known already, and not evaluated again."""
         self._memory = Memory(len(start.x0))
-        self.best = Best(None, np.inf, 0)
-        for x, value in read_known(known, len(start.x0), start.bounds, start.grid):
+        self._best = Best(None, np.inf, 0)
+        for x, value in read_known(numbers["known"], len(start.x0), start.bounds, start.grid):
             self._memory.add(x, value)
-            if value < self.best.fun:
-                self.best = Best(x, value, 0)
+            if value < self._best.fun:
+                self._best = Best(x, value, 0)
         self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
         self._feasible_share = np.nan
         self._current: Generation | None = None
@@ -96,13 +112,22 @@ class Search:
 
     @property
     def x0(self) -> Vector:
-        """Where it began."""
+        """Where it began, in the search's own numbers."""
         return self._start.x0
 
     @property
-    def start_point(self) -> Vector:
+    def start_point(self) -> Any:
         """The point nearest to it that may be evaluated."""
-        return self._distribution.nearest(self._start.x0)
+        return self._told(self._distribution.nearest(self._start.x0))
+
+    @property
+    def best(self) -> Best:
+        """The best point told so far, or known before."""
+        return self._best if self.space is None else self.space.best(self._best)
+
+    def _told(self, x: Vector) -> Any:
+        """A point in the user's words."""
+        return x if self.space is None else self.space.named(x)
 
     @property
     def sigma0(self) -> NDArray[Any]:
@@ -133,8 +158,8 @@ class Search:
             self._memory.add(x, value)
 
     @property
-    def mean(self) -> Vector:
-        return self._distribution.mean
+    def mean(self) -> Any:
+        return self._told(self._distribution.mean)
 
     @property
     def sigma(self) -> float:
@@ -142,11 +167,14 @@ class Search:
 
     @property
     def covariance(self) -> NDArray[np.float64]:
-        """Of the points it samples, in the user's coordinates. (d, d)"""
+        """Of the points it samples, in the user's coordinates (logarithms where the scale is one). (d, d)"""
         return self._distribution.covariance
 
     def view(self) -> View:
         """The search as an observer sees it."""
+        return self._view() if self.space is None else self.space.view(self._view())
+
+    def _view(self) -> View:
         shape = self._distribution.shape
         return View(
             generation=self.generation,
@@ -158,7 +186,7 @@ class Search:
             phase=shape.phase,
             feasible_share=self._feasible_share,
             generation_best=self._recent.bests[-1] if self._recent.bests else np.inf,
-            best=self.best,
+            best=self._best,
             n_repeated=self.n_repeated,
             n_infeasible=self.n_infeasible,
         )
@@ -166,7 +194,7 @@ class Search:
     @property
     def stop(self) -> Stop | None:
         """Why it is time to stop, with the numbers, or None. Only advice: ask and tell go on working."""
-        return self.stop_at(self.view())
+        return self.stop_at(self._view())
 
     @property
     def stop_reason(self) -> StopReason | None:
@@ -202,7 +230,7 @@ class Search:
 
     def limit_reached(self) -> Stop | None:
         """The criteria that need no view, cheap enough to ask after every `tell`."""
-        stop = target_reached(self.best, self.target) or budget_spent(self.evaluations, self.max_evaluations)
+        stop = target_reached(self._best, self.target) or budget_spent(self.evaluations, self.max_evaluations)
         if stop:
             return stop
         faults = self._distribution.faults
@@ -218,10 +246,10 @@ class Search:
         """The result so far."""
         stop = stop or self.stop
         reason = stop.reason if stop else None
-        settled = reason is not None and reason.converged and np.isfinite(self.best.fun)
-        return Result(
-            x=None if self.best.x is None else self.best.x.copy(),
-            fun=self.best.fun,
+        settled = reason is not None and reason.converged and np.isfinite(self._best.fun)
+        result = Result(
+            x=None if self._best.x is None else self._best.x.copy(),
+            fun=self._best.fun,
             success=bool(reason is StopReason.TARGET or (self.target is None and settled)),
             stop_reason=reason,
             message=stop.message if stop else "still running",
@@ -229,11 +257,12 @@ class Search:
             nit=self.generation,
             n_infeasible=self.n_infeasible,
             n_repeated=self.n_repeated,
-            x_mean=self._distribution.nearest(self.mean),
+            x_mean=self._distribution.nearest(self._distribution.mean),
             seed=self.seed,
             covariance=self._small_covariance(),
             sigma0=self._start.sigma,
         )
+        return result if self.space is None else self.space.result(result)
 
     def _small_covariance(self) -> NDArray[np.float64] | None:
         if len(self._start.x0) > MAX_COVARIANCE:
@@ -249,7 +278,7 @@ class Search:
         opt = type(self)(**self._start.again(x0, sigma0, population_size), **limits, rng=0)
         opt._distribution = Distribution(opt._start, self._distribution.rng)
         opt._memory = self._memory
-        opt.seed, opt.restart = None, self.restart + 1
+        opt.seed, opt.restart, opt.space = None, self.restart + 1, self.space
         return opt
 
     def _check_twins(self, current: Generation) -> None:
@@ -278,8 +307,10 @@ class Search:
             "n_infeasible": self.n_infeasible,
             "n_repeated": self.n_repeated,
         }
+        if self.space is not None:
+            metadata["parameters"] = self.space.as_json()
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
-        parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self.best)]
+        parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self._best)]
         parts.append(self._memory.dump())
         if self._current is not None:
             parts.append(self._current.dump())
@@ -313,6 +344,10 @@ class Search:
         start = Start.restore(metadata, arrays)
         opt = cls(**start.arguments(), **limits, rng=0)
         d = len(start.x0)
+        if "parameters" in metadata:
+            opt.space = Space.from_json(metadata["parameters"])
+            if len(opt.space.names) != d:
+                raise SnapshotError(f"{len(opt.space.names)} parameters for {d} coordinates")
         opt._distribution.restore(metadata, arrays)
         opt._recent.restore(metadata, arrays)
         opt.seed = None if metadata["seed"] is None else int(metadata["seed"])
@@ -321,7 +356,7 @@ class Search:
         opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
         opt.n_repeated = count(metadata.get("n_repeated", 0))  # nor had it these
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
-        opt.best = restore_best(metadata, arrays, d)
+        opt._best = restore_best(metadata, arrays, d)
         opt._memory.restore(arrays)
         if "current.z" in arrays:
             drawn = opt._distribution

@@ -8,26 +8,27 @@ running is for `guard.py`, what it leaves on disk for `removal.py`.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_number, check_path, shown
+from fmnes.arguments import check_number, check_path, is_number, names_options, shown
 from fmnes.errors import ArgumentError, Infeasible, Lost, nearest
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.answer import find_answer, printable
 from fmnes.evaluation.programs.process import PARAMS, RESULTS, Ending
 from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
+from fmnes.result import Vector
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FILES = {"params": PARAMS, "results": RESULTS}
@@ -62,7 +63,6 @@ class Command:
     argv: Sequence[str]
     _: KW_ONLY
     names: Sequence[str] | None = None
-    scales: Sequence[str] | None = None
     timeout: float | None = None
     lost_exit_codes: Sequence[int] = (75,)  # EX_TEMPFAIL of sysexits.h
     keep: Literal["failed", "all", "none"] = "failed"
@@ -78,7 +78,6 @@ class Command:
 
         settle("argv", _strings("argv", self.argv))
         settle("names", None if self.names is None else _strings("names", self.names))
-        settle("scales", None if self.scales is None else _strings("scales", self.scales))
         settle("timeout", check_number("timeout", self.timeout, above=0))
         settle("max_kept", check_number("max_kept", self.max_kept, above=-1, whole=True) or 0)
         settle("here", os.path.abspath(check_path("here", "." if self.here is None else self.here)))
@@ -93,8 +92,6 @@ class Command:
         names = self.names or ()
         if len(set(names)) < len(names) or {"params", "results", "here"} & set(names):
             raise ArgumentError(f"names: found {names}, wanted one for each; params, results, here are taken")
-        if set(self.scales or ()) - {"linear", "log"}:
-            raise ArgumentError(f"scales: found {self.scales}, wanted 'linear' or 'log' for each coordinate")
         if not isinstance(self.keep, str) or self.keep not in ("failed", "all", "none"):
             raise ArgumentError(f"keep: found {shown(self.keep)}, wanted 'failed', 'all' or 'none'")
         both = set(self.lost_exit_codes) & set(self.success_exit_codes)
@@ -103,21 +100,31 @@ class Command:
         if not self.argv:
             raise ArgumentError("argv: found an empty list, wanted the program and its arguments")
         for element in self.argv:
-            _fill(element, lambda name: str(name in _FILES or name == "here" or self._coordinate(name)))
+            _fill(element, str)
+        if self.names is not None:
+            self.arguments(dict.fromkeys(self.names, 0.0), Path())
 
-    def __call__(self, x: ArrayLike) -> float:
-        """The value at x. Raises `fmnes.Infeasible` or `fmnes.Lost`, with the details as a note."""
-        point = np.asarray(x, dtype=float).reshape(-1)
+    def __call__(self, x: ArrayLike | Mapping[str, float]) -> float:
+        """The value at x, an array or {name: value}.
+
+        Raises `fmnes.Infeasible` or `fmnes.Lost`, with the details as a note.
+        """
+        named = _point(x) if isinstance(x, Mapping) else None
+        point = np.asarray(x if named is None else list(named.values()), dtype=float).reshape(-1)
         if not np.isfinite(point).all():
             raise ArgumentError(f"x: found {point}, wanted finite numbers")
-        outcome = self.run(Task(point, 0, 0))
+        self.check(point.size, named)
+        outcome = self.run(Task(point, 0, 0), named=named)
         if outcome.status == "value":
             return outcome.value
         error = (Lost if outcome.status == "lost" else Infeasible)(outcome.reason)
         error.add_note(outcome.detail)
         raise error
 
-    def run(self, task: Task, deadline: float | None = None) -> Outcome:
+    def run(
+        self, task: Task, deadline: float | None = None, named: Mapping[str, Any] | None = None
+    ) -> Outcome:
+        """What comes of one evaluation; `named` is the point in the user's words, if it has names."""
         from fmnes.evaluation.programs.runner import (
             CommandEvaluator,
         )  # which knows this class, and is POSIX's
@@ -125,7 +132,9 @@ class Command:
 
         directory = None if self.directory is None else str(self.directory)
         workspace = by_hand(directory, self.max_kept, os.getpid())
-        evaluator = CommandEvaluator(self, workspace=workspace)
+        evaluator = CommandEvaluator(
+            self, named=None if named is None else lambda x: dict(named), workspace=workspace
+        )
         try:
             for _, outcome in evaluator([task], deadline):
                 return outcome
@@ -133,10 +142,14 @@ class Command:
         finally:
             evaluator.close()
 
-    def check(self, d: int | None = None) -> None:
-        """Raises ArgumentError if it cannot run, or not with points of d coordinates."""
-        if d is not None:
-            self.arguments(np.zeros(d).tolist(), Path())
+    def check(self, d: int | None = None, names: Iterable[str] | None = None) -> None:
+        """Raises ArgumentError if it cannot run, or not with points of d coordinates or of these names."""
+        if names is not None and self.names is not None and tuple(names) != self.names:
+            raise ArgumentError(f"names: found {self.names}, wanted those of the parameters: {tuple(names)}")
+        if names is not None:
+            self.arguments(dict.fromkeys(names, 0.0), Path())
+        elif d is not None:
+            self.arguments(self.named(np.zeros(d)), Path())
         name = self.argv[0]
         path = self.program
         if os.sep not in path or not os.path.exists(path):
@@ -179,41 +192,27 @@ class Command:
             name = shutil.which(name, path=(self.environment or {}).get("PATH")) or name
         return os.path.join(str(self.here), name.removeprefix("./")) if os.sep in name else name
 
-    def arguments(self, x: list[float], directory: Path) -> list[str]:
-        """argv for one point."""
-        if self.names is not None and len(x) != len(self.names):
+    def named(self, x: Vector) -> dict[str, Any]:
+        """The point as {name: value}; x0, x1, … where it has no names. x: (d,)"""
+        if self.names is None:
+            return {f"x{i}": value for i, value in enumerate(x.tolist())}
+        if len(x) != len(self.names):
             raise ArgumentError(f"names: found {len(self.names)} for a point of {len(x)} coordinates")
-        if self.scales is not None and len(x) != len(self.scales):
-            raise ArgumentError(f"scales: found {len(self.scales)} for a point of {len(x)} coordinates")
+        return dict(zip(self.names, x.tolist(), strict=True))
 
-        def value(name: str) -> str:
-            if name == "here":
-                return str(self.here)
-            if name in _FILES:
-                return str(directory / _FILES[name])
-            i = self._coordinate(name)
-            if i >= len(x):
-                raise ArgumentError(
-                    f"argv: found {{{name}}}, but points have {len(x)} coordinates, from x0 on"
-                )
-            return repr(x[i])
-
-        x = self.values(x)
-        return [self.program, *(_fill(element, value) for element in self.argv[1:])]
-
-    def values(self, x: Sequence[float]) -> list[float]:
-        """The point in the user's units: where the scale is "log", the search works with logarithms."""
-        if self.scales is None:
-            return list(x)
+    def arguments(self, point: Mapping[str, Any], directory: Path) -> list[str]:
+        """argv for one point."""
+        files = {name: str(directory / file) for name, file in _FILES.items()}
+        known = {"here": str(self.here), **files, **{name: repr(value) for name, value in point.items()}}
         return [
-            math.exp(min(v, 700.0)) if scale == "log" else v for v, scale in zip(x, self.scales, strict=True)
+            self.program,
+            *(_fill(element, lambda name: _value(name, known)) for element in self.argv[1:]),
         ]
 
-    def params(self, task: Task) -> str:
-        """The JSON for one point; numbers keep all their digits."""
-        x = self.values(task.x.tolist())
-        named = {} if self.names is None else {"params": dict(zip(self.names, x, strict=True))}
-        return json.dumps({"x": x, **named, **{k: v for k, v in task._asdict().items() if k != "x"}}) + "\n"
+    def params(self, task: Task, point: Mapping[str, Any], names: bool) -> str:
+        """The JSON for one point, with or without its names; numbers keep all their digits."""
+        said = {"x": list(point.values()), **({"params": point} if names else {})}
+        return json.dumps({**said, **{k: v for k, v in task._asdict().items() if k != "x"}}) + "\n"
 
     def outcome(self, ending: Ending, directory: Path) -> Outcome:
         """What came of a run."""
@@ -249,17 +248,30 @@ class Command:
                 return f"\n{element!r} is a file in {self.here}, not where it ran; write '{{here}}/{element}'"
         return ""
 
-    def _coordinate(self, name: str) -> int:
-        if self.names is not None and name in self.names:
-            return self.names.index(name)
-        index = re.fullmatch(r"x(\d{1,9})", name)
-        if self.names is None and index:
-            return int(index[1])
-        points = self.names if self.names is not None else ("x0", "x1")
-        raise ArgumentError(
-            f"argv: found the unknown placeholder {{{name}}}{nearest(name, (*_FILES, 'here', *points))} "
-            "(for a brace itself, write it twice)"
-        )
+
+# A decorator of the class would hide its signature from `help` and from type checkers.
+Command.__init__ = names_options(Command.__init__)  # type: ignore[method-assign]
+
+
+def _value(name: str, known: Mapping[str, Any]) -> Any:
+    """What a placeholder stands for."""
+    if name in known:
+        return known[name]
+    numbers = [other for other in known if re.fullmatch(r"x\d+", other)]
+    if numbers and re.fullmatch(r"x\d{1,9}", name):
+        raise ArgumentError(f"argv: found {{{name}}}, but points have {len(numbers)} coordinates, from x0 on")
+    hint = nearest(name, islice(known, 1000))
+    raise ArgumentError(
+        f"argv: found the unknown placeholder {{{name}}}{hint} (for a brace itself, write it twice)"
+    )
+
+
+def _point(found: Mapping[Any, Any]) -> dict[str, Any]:
+    """A point that somebody wrote by hand."""
+    for name, value in found.items():
+        if not isinstance(name, str) or not is_number(value):
+            raise ArgumentError(f"x: found {shown(name)}: {shown(value)}, wanted names with finite numbers")
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
 def _strings(argument: str, found: Any) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ import resource
 import selectors
 import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
@@ -21,6 +22,7 @@ from fmnes.evaluation.programs.guard import TOKEN, Guard
 from fmnes.evaluation.programs.process import PARAMS, Program
 from fmnes.evaluation.programs.workspace import Workspace
 from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
+from fmnes.result import Vector
 
 #: What exec says when it is the program that is wrong, and not the machine.
 _WRONG_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP, errno.ENOEXEC, errno.E2BIG)
@@ -34,7 +36,8 @@ class CommandEvaluator:
     """Runs `workers` programs at a time, in one loop without threads.
 
     What is kept of failed evaluations goes to the folder `kept_in`, made when it is needed, unless the
-    command has a directory of its own.
+    command has a directory of its own. `named` gives a point in the user's words, {name: value}; without it
+    the command's own names count.
     """
 
     def __init__(
@@ -43,10 +46,13 @@ class CommandEvaluator:
         workers: int = 1,
         kept_in: str | None = None,
         *,
+        named: Callable[[Vector], dict[str, Any]] | None = None,
         workspace: Workspace | None = None,
     ) -> None:
         command.check()
         self._command = command
+        self._named = named or command.named
+        self._has_names = named is not None or command.names is not None
         self._workers = check_number("workers", workers, above=0, whole=True) or 1
         self._selector = selectors.DefaultSelector()
         self._clock = AwakeClock()
@@ -101,8 +107,9 @@ class CommandEvaluator:
         try:
             self._guard = self._guard or Guard()
             directory = self._workspace.new(f"g{task.generation}-s{task.slot}-a{task.attempt}-")
-            argv = command.arguments(task.x.tolist(), directory)
-            (directory / PARAMS).write_text(command.params(task))
+            point = self._named(task.x)
+            argv = command.arguments(point, directory)
+            (directory / PARAMS).write_text(command.params(task, point, self._has_names))
             environment = {**os.environ, **(command.environment or {}), TOKEN: self._guard.token}
             variables = {name: value for name, value in environment.items() if value is not None}
             program = Program(argv, directory, variables, command.timeout, self._selector, self._clock)
