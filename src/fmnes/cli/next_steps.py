@@ -38,10 +38,10 @@ class Ending:
 
 
 def next_steps(ending: Ending) -> list[Step]:
-    """The most sensible one first."""
+    """The most sensible one first; none after a success."""
     reason = ending.reason
     if ending.success:
-        return [_show(ending)]
+        return []
     if reason in (None, StopReason.INTERRUPTED, StopReason.CALLBACK):
         return [_resume(ending)]
     if reason is StopReason.STORAGE:
@@ -59,45 +59,57 @@ def next_steps(ending: Ending) -> list[Step]:
     # It came to an end by itself, and not where it was meant to.
     steps = [_failures(ending, "what failed")] if ending.failed else []
     if ending.problem and not ending.function:
-        again = f"fmnes minimize {as_argument(ending.problem)} --again --restarts 5"
+        again = anew(ending.run, ending.problem, "--restarts", "5")
         steps.append(Step("to search again, with larger populations", again))
-    return steps or [_show(ending)]
-
-
-def _show(ending: Ending) -> Step:
-    return Step("to see it again", f"fmnes show {as_argument(ending.run)}")
+    return steps
 
 
 def _failures(ending: Ending, words: str) -> Step:
-    return Step(words, f"fmnes show {as_argument(ending.run)} --failures")
+    return Step(words, as_line("show", ending.run, "--failures"))
 
 
 def _nothing_found(ending: Ending) -> list[Step]:
     steps = [_failures(ending, "what failed")]
     if ending.problem and not ending.function:
-        steps.append(Step("one evaluation by itself", f"fmnes try {as_argument(ending.problem)}"))
+        steps.append(Step("to see one evaluation by itself", as_line("try", ending.problem)))
     return steps
 
 
 def _resume(ending: Ending, words: str = "to go on", **more: float | None) -> Step:
     options = {name: value for name, value in more.items() if value is not None}
     if ending.function:
-        given = "".join(f", {name}={value:g}" for name, value in options.items())
+        given = "".join(f", {name}={value:.15g}" for name, value in options.items())
         call = f"fmnes.resume({str(ending.run)!r}, {ending.function}{given})"
         return Step(f"{words}, from Python", literal(call))
-    flags = "".join(f" --{name.replace('_', '-')} {value:.15g}" for name, value in options.items())
-    return Step(words, f"fmnes resume {as_argument(ending.run)}{flags}")
+    flags = [(f"--{name.replace('_', '-')}", f"{value:.15g}") for name, value in options.items()]
+    return Step(words, as_line("resume", ending.run, *(word for flag in flags for word in flag)))
 
 
-def where_a_run_is(arguments: Sequence[str], run: Path, aside: Path, other: Path) -> list[Step]:
+def where_a_run_is(
+    arguments: Sequence[str], run: Path, aside: Path, other: Path, resumable: bool = True
+) -> list[Step]:
     """What to do where `fmnes minimize ARGUMENTS` finds a run in its directory."""
     began = list(arguments)
-    elsewhere = ["--run-dir", str(other), *_without_run_dir(began)]
-    return [
-        Step("to go on with it", f"fmnes resume {as_argument(run)}"),
-        Step(f"to begin anew (it becomes {literal(str(aside))})", as_line("minimize", "--again", *began)),
-        Step("to begin another one beside it", as_line("minimize", *elsewhere)),
+    steps = [
+        Step("to go on with it", as_line("resume", run)),
+        Step(f"to begin anew (it becomes {aside.name})", as_line("minimize", "--again", *began)),
+        Step("to begin beside it", as_line("minimize", "--run-dir", other, *_without_run_dir(began))),
     ]
+    return steps if resumable else steps[1:]
+
+
+def when_broken(run: Path, problem: Path | None) -> list[Step]:
+    """What to do where the program looks broken."""
+    steps = [Step("when the program is mended", as_line("resume", run))]
+    if problem is not None:
+        steps.insert(0, Step("to see one evaluation by itself", as_line("try", problem)))
+        steps.append(Step("when the problem file is", anew(run, problem)))
+    return steps
+
+
+def anew(run: Path, problem: Path, *options: str) -> str:
+    place: list[str | Path] = [] if run == problem.with_suffix(".run") else ["--run-dir", run]
+    return as_line("minimize", "--again", *options, *place, problem)
 
 
 def _without_run_dir(arguments: list[str]) -> list[str]:
@@ -111,18 +123,19 @@ def _without_run_dir(arguments: list[str]) -> list[str]:
     return kept + arguments[end:]
 
 
+def as_lines(steps: Sequence[Step]) -> str:
+    return "\n".join(f"  {step.words}:  {step.command}" for step in steps)
+
+
+def as_line(*words: str | Path) -> str:
+    """A command of ours, to paste into a shell."""
+    return " ".join(["fmnes", *(as_argument(w) if isinstance(w, Path) else _quoted(w) for w in words)])
+
+
 def as_argument(path: Path) -> str:
     """As one would type it."""
     text = str(path)
-    return as_words("./" + text if text.startswith("-") else text)
-
-
-def as_line(*words: str) -> str:
-    return f"fmnes {as_words(*words)}"
-
-
-def as_words(*words: str) -> str:
-    return " ".join(_quoted(word) for word in words)
+    return _quoted("./" + text if text.startswith("-") else text)  # else it would be taken for an option
 
 
 def _quoted(word: str) -> str:
@@ -134,7 +147,3 @@ def _quoted(word: str) -> str:
 
 def _escaped(c: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in c.encode("utf-8", "surrogateescape"))
-
-
-def as_lines(steps: Sequence[Step]) -> str:
-    return "\n".join(f"  {step.words}:  {step.command}" for step in steps)

@@ -74,13 +74,12 @@ def show_ending(console: Console, result: Result) -> None:
     """Why it stopped, and what failed."""
     reason = result.stop_reason.name if result.stop_reason else "running"
     say(console, f": {result.message}", bold=reason)
-    failures = [(failure.reason, failure.count) for failure in result.failures]
-    show_failures(console, result.nfev, result.n_infeasible, failures)
+    say(console, counted(result.nfev, result.n_infeasible))
+    show_reasons(console, [(failure.reason, failure.count) for failure in result.failures])
 
 
-def show_failures(console: Console, evaluations: int, failed: int, reasons: list[tuple[str, int]]) -> None:
-    say(console, f"{evaluations} evaluations, {failed} of them failed")
-    show_reasons(console, reasons)
+def counted(evaluations: int, failed: int) -> str:
+    return f"{evaluations} evaluations, {failed} of them failed"
 
 
 def show_reasons(console: Console, reasons: Sequence[tuple[str, int]], prefix: str = "") -> None:

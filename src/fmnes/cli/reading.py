@@ -32,6 +32,7 @@ Point = dict[str, Any]
 class Begun(NamedTuple):
     """What a run was asked to do."""
 
+    run: Path
     objective: dict[str, Any]
     settings: dict[str, Any]
     problem: Path | None
@@ -93,9 +94,9 @@ class Shown(NamedTuple):
     note: str | None
     """Why there is no point although there is a best value."""
 
-    def ending(self, run: Path) -> Ending:
+    def ending(self) -> Ending:
         found, failed = self.best is not None, self.failed > 0
-        return _ending(run, self.begun, self.reason, self.success, found, failed, self.evaluations)
+        return _ending(self.begun, self.reason, self.success, found, failed, self.evaluations)
 
 
 def read_begun(run: Path) -> Begun:
@@ -118,9 +119,9 @@ def read_program(run: Path) -> Begun:
     return begun
 
 
-def ending_of(result: Result, run: Path, begun: Begun) -> Ending:
+def ending_of(result: Result, begun: Begun) -> Ending:
     found, failed = result.x is not None, result.n_infeasible > 0
-    return _ending(run, begun, result.stop_reason, result.success, found, failed, result.nfev)
+    return _ending(begun, result.stop_reason, result.success, found, failed, result.nfev)
 
 
 def names_of(result: Result, begun: Begun) -> Callable[[Any], Point]:
@@ -132,7 +133,6 @@ def names_of(result: Result, begun: Begun) -> Callable[[Any], Point]:
 
 
 def _ending(
-    run: Path,
     begun: Begun,
     reason: StopReason | None,
     success: bool,
@@ -142,7 +142,7 @@ def _ending(
 ) -> Ending:
     seconds = begun.settings.get("max_seconds")
     return Ending(
-        run,
+        begun.run,
         reason,
         success=success,
         found=found,
@@ -245,7 +245,7 @@ def _begun(run: Path, config: dict[str, Any]) -> Begun:
     except _UNUSABLE as error:
         raise RunError(f"{run}: found an unusable configuration ({error})") from None
     settings = settings if isinstance(settings, dict) else {}
-    return Begun(objective, settings, _problem(run, config), named, config)
+    return Begun(run, objective, settings, _problem(run, config), named, config)
 
 
 def _problem(run: Path, config: dict[str, Any]) -> Path | None:

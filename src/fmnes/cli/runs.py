@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import sys
@@ -16,17 +15,15 @@ from rich.console import Console
 import fmnes
 from fmnes.arguments import check_number, check_path
 from fmnes.cli import output, places, reading, templates
-from fmnes.cli.changes import changes
 from fmnes.cli.methods import Method, check_method
-from fmnes.cli.next_steps import Step, as_argument, as_line, as_lines, next_steps, where_a_run_is
+from fmnes.cli.next_steps import anew, as_argument, as_line, as_lines, next_steps, when_broken
 from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
-from fmnes.errors import ArgumentError, FmnesError, ObjectiveError, RunError
+from fmnes.cli.taken import changed, taken
+from fmnes.errors import ArgumentError, FmnesError, ObjectiveError
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
-from fmnes.run.settings import describe_objective
-from fmnes.storage.aside import move_aside, next_free
-from fmnes.storage.directory import LOCK, RunExists
-from fmnes.storage.lock import holder
+from fmnes.storage.aside import move_aside
+from fmnes.storage.directory import RunExists
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 MaxEvaluations = Annotated[int | None, typer.Option(help="Evaluations in all.")]
@@ -124,12 +121,13 @@ def minimize(
             return begin(**more)
         except RunExists:
             if not again:
-                raise _taken(kept, words, problem) from None
+                raise taken(kept, words, problem) from None
         moved = kept.with_name(move_aside(kept).name)
         output.say(Console(stderr=True), f"the run that was there is now {moved}")
         return begin(**more)
 
-    _run(run, kept, LiveDisplay(options.get("max_evaluations")), as_json)
+    file = Path(words[0]) if words[0].endswith(".toml") else None
+    _run(run, kept, LiveDisplay(options.get("max_evaluations")), as_json, file)
 
 
 def resume(
@@ -145,13 +143,13 @@ def resume(
     """Go on with a run: after a crash, Ctrl-C, or with a larger budget."""
     places.check_run(run)
     begun = reading.read_program(run)
-    _say_changes(run, begun)
+    _say_changes(begun)
     flags = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "target": target}
     flags |= {"workers": workers, "timeout": timeout, "retries": retries}
     options: Any = {name: value for name, value in flags.items() if value is not None}
     budget = max_evaluations or begun.max_evaluations
     display = LiveDisplay(budget, made_before=reading.count_evaluations(run))
-    _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json)
+    _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json, begun.problem)
 
 
 def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
@@ -168,15 +166,17 @@ def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
     return make_problem(words, parameters, {}), Path(Path(words[0]).stem + ".run")
 
 
-def _run(run: Callable[..., Result], kept: Path, display: LiveDisplay, as_json: bool) -> None:
+def _run(
+    run: Callable[..., Result], kept: Path, display: LiveDisplay, as_json: bool, problem: Path | None
+) -> None:
     """Run with a live display, then show the result; the exit code says how it ended."""
     with display:
         try:
             result = run(callback=display.update)
         except ObjectiveError as error:
-            raise ObjectiveError(f"{error}\n{as_lines(_mend(kept))}") from None
+            raise ObjectiveError(f"{error}\n{as_lines(when_broken(kept, problem))}") from None
         display.end(result)
-    begun = reading.read_begun(kept)
+    begun = reading.read_begun(kept)._replace(problem=problem)
     named = reading.names_of(result, begun)
     if as_json:
         typer.echo(json.dumps(output.as_json(result, named)))
@@ -184,60 +184,19 @@ def _run(run: Callable[..., Result], kept: Path, display: LiveDisplay, as_json: 
         console = Console()
         output.show_point(console, None if result.x is None else named(result.x), result.fun)
         output.show_ending(console, result)
-        output.say(console, f"kept in {kept}")
-        output.show_steps(console, next_steps(reading.ending_of(result, kept, begun)))
+        output.say(console, f"kept in {kept}; to see it again:  {as_line('show', kept)}")
+        output.show_steps(console, next_steps(reading.ending_of(result, begun)))
     raise typer.Exit(output.exit_code(result))
 
 
-def _mend(kept: Path) -> list[Step]:
-    """What to do where the program looks broken."""
-    problem = reading.read_begun(kept).problem
-    steps = [Step("when the program is mended", as_line("resume", str(kept)))]
-    if problem is None:
-        return steps
-    anew = as_line("minimize", "--again", str(problem))
-    return [
-        Step("one evaluation by itself", as_line("try", str(problem))),
-        *steps,
-        Step("when the problem file is", anew),
-    ]
-
-
-def _taken(kept: Path, words: list[str], problem: ProblemFile) -> RunError:
-    """There is a run where one was to begin."""
-    # As it was typed; a test has no command line of its own.
-    typed = sys.argv[2:] if sys.argv[1:2] == ["minimize"] else words
-    steps = where_a_run_is(typed, kept, next_free(kept), _beside(kept))
-    user = holder(kept / LOCK)
-    if user:
-        steps = [Step("to look at it", as_line("show", str(kept))), steps[-1]]
-    begun = reading.read_begun(kept)
-    changed = _changes(begun, problem)
-    found = f"a run in use by {user}" if user else "a run in this directory"
-    differs = f" ({begun.problem} has changed: {'; '.join(changed)})" if changed and begun.problem else ""
-    return RunError(f"{kept}: found {found}{differs}, wanted a new or empty one\n{as_lines(steps)}")
-
-
-def _beside(kept: Path) -> Path:
-    """A name that is free: problem-2.run."""
-    numbers = (kept.with_stem(f"{kept.stem}-{n}") for n in itertools.count(2))
-    return next(path for path in numbers if not os.path.lexists(path))
-
-
-def _changes(begun: reading.Begun, problem: ProblemFile) -> list[str]:
-    now = {"objective": describe_objective(problem.command), "parameters": problem.space.as_json()}
-    return changes(begun.as_kept, now)
-
-
-def _say_changes(run: Path, begun: reading.Begun) -> None:
+def _say_changes(begun: reading.Begun) -> None:
     """A run goes on as it began; who has changed the problem file meanwhile may expect otherwise."""
     if begun.problem is None:
         return
     try:
-        changed = _changes(begun, read_problem(begun.problem))
-    except FmnesError:  # it is not needed to go on
+        found = changed(begun, read_problem(begun.problem))
+    except FmnesError:  # the file is not needed to go on
         return
-    if changed:
-        anew = as_line("minimize", "--again", str(begun.problem))
-        text = f"{begun.problem} has changed ({'; '.join(changed)}), and the run goes on as it began"
-        output.say(Console(stderr=True), f"{text}; to begin anew:  {anew}")
+    if found:
+        text = f"{begun.problem} has changed ({'; '.join(found)}), and the run goes on as it began"
+        output.say(Console(stderr=True), f"{text}; to begin anew:  {anew(begun.run, begun.problem)}")

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from fmnes.cli import output, places, reading
-from fmnes.cli.next_steps import as_line, next_steps
+from fmnes.cli.next_steps import Step, as_line, next_steps
 
 
 def show(
@@ -30,22 +30,25 @@ def show(
     console = Console()
     output.say(console, f": {found.message}" if found.message else "", bold=found.state)
     output.show_point(console, found.best, found.fun, found.note or "")
-    reasons = [] if failures else [(one.reason, one.count) for one in found.failures]
-    output.show_failures(console, found.evaluations, found.failed, reasons)
+    output.say(console, output.counted(found.evaluations, found.failed))
     if found.made_again:
-        output.say(
-            console, f"  {found.made_again} more are made again when it goes on: the program looked broken"
-        )
+        output.say(console, f"{found.made_again} more are made again: the program looked broken")
     if failures:
         output.show_in_full(console, found.failures)
         output.show_in_full(console, found.lost, prefix="lost: ")
         console.print()
     else:
+        output.show_reasons(console, [(one.reason, one.count) for one in found.failures])
         output.show_reasons(console, [(one.reason, one.count) for one in found.lost], prefix="lost: ")
-        if found.failures or found.lost:
-            output.say(console, f"why:  {as_line('show', str(run), '--failures')}")
-    if not found.running:
-        output.show_steps(console, next_steps(found.ending(run)))
+    output.show_steps(console, _steps(found, failures))
+
+
+def _steps(found: reading.Shown, failures: bool) -> list[Step]:
+    """What to do next, but for what was just done."""
+    in_full = as_line("show", found.begun.run, "--failures")
+    steps = [] if found.running else next_steps(found.ending())
+    steps = [step for step in steps if step.command != in_full]
+    return steps if failures or not (found.failures or found.lost) else [Step("why", in_full), *steps]
 
 
 def _as_json(found: reading.Shown) -> dict[str, Any]:
