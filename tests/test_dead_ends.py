@@ -21,6 +21,8 @@ import pytest
 from fmnes import Infeasible
 from fmnes import minimize as minimize_in_python
 from fmnes.__main__ import _run
+from fmnes.benchmark.run import run
+from fmnes.benchmark.search import contestants
 from fmnes.cli import app
 from fmnes.cli.changes import changes
 from fmnes.report.terminal import literal
@@ -346,3 +348,79 @@ def test_a_real_bash_completes_commands_options_methods_and_paths(tmp_path: Path
     assert sorted(all_methods.split()) == sorted(METHODS)
     assert some.split() == [method for method in METHODS if method.startswith("c")]
     assert path == "" and " -o default " in how  # where we have nothing to offer, bash offers files
+
+
+# -- what is not there --------------------------------------------------------------------------------------
+
+
+def test_bench_leaves_out_the_columns_of_peers_that_are_not_there(tmp_path: Path) -> None:
+    hide = "import sys\nsys.modules.update(dict.fromkeys(['cma', 'cmaes', 'fcmaes', 'crfmnes']))\n"
+    script = f"{hide}from fmnes.benchmark.run import main\nmain(['2', '20', '0.01', {str(tmp_path)!r}])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if line.startswith("Not installed")] == [
+        'Not installed, so left out: cma, cmaes, fcmaes, crfmnes; pip install "fmnes[bench]" brings them.'
+    ]
+    assert "| d | λ | failing | fm-nes µs | floor µs |" in lines and "| d | λ | cr-fm-nes µs |" in lines
+    tables = [line for line in lines if line.startswith("|")]
+    assert len({line.count("|") for line in tables}) == 2 and "nan" not in done.stdout
+    row = json.loads((tmp_path / "speed.json").read_text())["full_matrix"][0]
+    assert row.keys() == {"d", "lambda", "failing", "fm-nes", "floor"}
+
+
+def test_bench_beside_the_peers_that_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("cmaes")
+    run((2,), (), 0.01)
+    head = capsys.readouterr().out.splitlines()
+    assert any("| cmaes µs |" in line and "| / best Python |" in line for line in head)
+
+
+def test_bench_search_without_peers_runs_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contestants, "find_spec", lambda name: None)
+    arguments = [
+        "bench",
+        "search",
+        "--problems",
+        "sphere",
+        "--dimensions",
+        "2",
+        "--seeds",
+        "1",
+        "--workers",
+        "1",
+    ]
+    done = fmnes(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert 'not installed, so left out: cma; pip install "fmnes[bench]" brings them\n' in done.stderr
+    assert "| afm-nes | fm-nes | cma-es |" in (tmp_path / "search" / "search.md").read_text()
+    done = fmnes(*arguments, "--methods", "fm-nes,cma", cwd=tmp_path)
+    assert done.returncode == 2 and "the peer 'cma'" in done.stderr  # who asks for one wants it
+
+
+def test_bench_with_wrong_dimensions_is_said_in_words(tmp_path: Path) -> None:
+    for wrong in ("2,x", "0", "1.5"):
+        done = fmnes("bench", "--full", wrong, cwd=tmp_path)
+        assert done.returncode == 2 and "full: found" in done.stderr
+
+
+@pytest.mark.parametrize("goal", ["run", "test"])
+def test_make_with_an_older_python_says_so_and_stops(tmp_path: Path, goal: str) -> None:
+    root = Path(__file__).parent.parent
+    for name in ("Makefile", "pyproject.toml"):
+        (tmp_path / name).write_bytes((root / name).read_bytes())
+    older = tmp_path / "bin" / "python3"
+    older.parent.mkdir()
+    # A Python that calls itself 3.10.
+    code = "import sys; sys.version_info = (3, 10, 4); del sys.argv[0]; exec(sys.argv[1])"
+    older.write_text(f'#!/bin/sh\ntest "$1" = -c && exec "{sys.executable}" -c "{code}" "$@"\nexit 9\n')
+    older.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{older.parent}:{os.environ['PATH']}"}
+    environment.pop("MAKEFLAGS", None)
+    done = subprocess.run(
+        ["make", goal], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    wanted = "found Python 3.10 as python3, wanted 3.11 or later; if there is one:  make PYTHON=python3.12"
+    assert done.stderr.splitlines()[0] == f"fmnes: {wanted} {goal}"
+    assert done.returncode == 2 and not (tmp_path / ".venv").exists()
