@@ -25,8 +25,9 @@ from fmnes.benchmark.run import run
 from fmnes.benchmark.search import contestants
 from fmnes.cli import app
 from fmnes.cli.changes import changes
+from fmnes.cli.reading import read_begun
 from fmnes.report.terminal import literal
-from fmnes.storage.directory import _read_json
+from fmnes.storage.directory import _read_json, _write_json
 from fmnes.strategies import METHODS
 
 SIMULATOR = """#!/bin/sh
@@ -156,6 +157,8 @@ def test_changes_are_told_as_far_as_they_are_known() -> None:
     was: dict[str, Any] = {"objective": {"argv": ["a"], "keep": "all", "old": 1}, "parameters": None}
     now: dict[str, Any] = {"objective": {"argv": ("a",), "keep": "failed", "new": 1}, "parameters": []}
     assert changes(was, now) == ["keep is 'failed', was 'all'"]
+    was["objective"]["problem_file"], now["objective"]["problem_file"] = "/a", "/b"
+    assert len(changes(was, now)) == 1
     was["parameters"] = [{"name": "a", "lower": 1}, {"name": "b", "log": True}]
     now["parameters"] = [{"name": "a", "lower": 1, "upper": 2}, {"name": "c"}]
     assert changes(was, now)[1:] == ["c is new", "b is gone", "a.upper is 2, was not set"]
@@ -163,6 +166,22 @@ def test_changes_are_told_as_far_as_they_are_known() -> None:
     assert changes(many, {"parameters": [{"name": "a"}]})[-1] == "and 4 more"
     for odd in ({}, {"objective": 5, "parameters": 5}, {"parameters": [5, {"nam": 1}]}):
         assert changes(odd, now) == []
+
+
+def test_the_problem_file_of_a_run_is_beside_it_or_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Path("p.run")
+    minimize_in_python(lambda x: float(x @ x), [1.0, 2.0], 0.5, rng=1, max_evaluations=5, run_dir=run)
+    assert read_begun(run).problem is None
+    for place, remembered in (("sub/q.toml", "sub/q.toml"), ("p.toml", "p.toml")):
+        Path(place).parent.mkdir(exist_ok=True)
+        Path(place).write_text("")
+        config = _read_json(run / "config.json")
+        config["objective"]["problem_file"] = str(tmp_path / "sub" / "q.toml")
+        _write_json(run / "config.json", config)
+        assert read_begun(run).problem == Path(remembered)
 
 
 # -- after a run ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ MAX_SHOWN = 5
 def changes(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Such as "width.upper is 2.0, was 1.0". Both as `config.json` has them: objective and parameters."""
     now = json.loads(json.dumps(now))  # tuples as lists, as they were read
-    found = _differences(was.get("objective"), now.get("objective"), "", {"argv": "command"})
+    found = _differences(*(_program(config) for config in (was, now)), "", {"argv": "command"})
     old, new = _tables(was), _tables(now)
     if old and new:
         found += [f"{name} is new" for name in new if name not in old]
@@ -34,6 +34,14 @@ def _differences(was: Any, now: Any, prefix: str, words: dict[str, str]) -> list
         for key in keys
         if was.get(key) != now.get(key)
     ]
+
+
+def _program(config: dict[str, Any]) -> Any:
+    """What is run; where the problem file is does not change it."""
+    objective = config.get("objective")
+    if not isinstance(objective, dict):
+        return None
+    return {key: value for key, value in objective.items() if key != "problem_file"}
 
 
 def _tables(config: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -245,15 +245,16 @@ def _begun(run: Path, config: dict[str, Any]) -> Begun:
     except _UNUSABLE as error:
         raise RunError(f"{run}: found an unusable configuration ({error})") from None
     settings = settings if isinstance(settings, dict) else {}
-    return Begun(run, objective, settings, _problem(run, config), named, config)
+    return Begun(run, objective, settings, _problem(run, objective), named, config)
 
 
-def _problem(run: Path, config: dict[str, Any]) -> Path | None:
-    """The problem file: the one that the run remembers, or the one it is named after."""
-    remembered = config.get("problem_file")
-    paths = [Path(remembered)] if isinstance(remembered, str) else []
-    if run.suffix == ".run":
-        paths.append(run.with_suffix(".toml"))
+def _problem(run: Path, objective: dict[str, Any]) -> Path | None:
+    """The problem file: the one beside the run and of its name, or the one that it remembers."""
+    paths = [run.with_suffix(".toml")] if run.suffix == ".run" else []
+    remembered = objective.get("problem_file")
+    if isinstance(remembered, str) and "\0" not in remembered:
+        near = os.path.relpath(remembered)
+        paths.append(Path(remembered if near.startswith("..") else near))
     return next((path for path in paths if os.path.isfile(path)), None)
 
 
