@@ -322,6 +322,20 @@ def test_a_wrong_path_says_which_was_meant(folder: Path) -> None:
         assert done.returncode == 2 and wanted in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
+def test_what_is_left_out_or_too_much_is_named(folder: Path) -> None:
+    for arguments, wanted in {
+        ("problem.toml", "more"): "more: found after a problem file, wanted nothing more",
+        ("--", "./simulate.sh", "{a}"): "param: found none, wanted one for each parameter, such as --param",
+        ("problem.toml", "--max-evaluations", "1.5"): "found '1.5', wanted a whole number",
+        ("problem.toml", "--max-evaluations", "many"): "found 'many', wanted a whole number",
+    }.items():
+        done = fmnes("minimize", *arguments, cwd=folder)
+        assert done.returncode == 2 and wanted in " ".join(done.stderr.replace("│", "").split()), done.stderr
+    assert not list(folder.glob("*.run"))
+    done = fmnes("minimize", "problem.toml", "--max-evaluations", "1.2e1", "--json", cwd=folder)
+    assert json.loads(done.stdout)["nfev"] == 12
+
+
 @pytest.mark.parametrize("command", [["demo"], ["minimize", "problem.toml"]])
 def test_a_wrong_method_is_answered_with_all_of_them(folder: Path, command: list[str]) -> None:
     done = fmnes(*command, "--method", "fmnes", cwd=folder)

@@ -41,6 +41,8 @@ def _run() -> Any:
         return 2
     except SystemExit as ended:
         return ended.code
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

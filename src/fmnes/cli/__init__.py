@@ -9,10 +9,9 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import bench, output, runs
+from fmnes.cli import bench, output, runs, show
 from fmnes.cli.methods import Method
 from fmnes.cli.reproduction import reproduce
-from fmnes.cli.show import show
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
 from fmnes.strategies import DEFAULT_METHOD
@@ -68,13 +67,14 @@ def demo(
         display.end(result)
     if as_json:
         typer.echo(json.dumps(output.as_json(result, _rates)))
-        return
+        raise typer.Exit(output.exit_code(result))
     found = result.x if result.x is not None else [float("nan")] * 4
     rates = zip(predator_prey.NAMES, found, predator_prey.TRUE_RATES, strict=True)
     rows = [(name, f"{value:.6f}", f"{true:g}") for name, value, true in rates]
     console.print()
     console.print(output.table(("parameter", "found", "true"), rows))
     output.show_ending(console, result)
+    raise typer.Exit(output.exit_code(result))
 
 
 def _rates(x: Any) -> dict[str, float]:
@@ -84,6 +84,6 @@ def _rates(x: Any) -> dict[str, float]:
 app.command()(runs.init)
 app.command()(runs.minimize)
 app.command()(runs.resume)
-app.command()(show)
+app.command()(show.show)
 app.command()(reproduce)
 app.add_typer(bench.app, name="bench")

@@ -14,7 +14,7 @@ MAX_SHOWN = 5
 def changes(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """Such as "width.upper is 2.0, was 1.0". Both as `config.json` has them: objective and parameters."""
     now = json.loads(json.dumps(now))  # tuples as lists, as they were read
-    found = _differences(*(_program(config) for config in (was, now)), "", {"argv": "command"})
+    found = _differences(_program(was), _program(now), "", {"argv": "command"})
     old, new = _tables(was), _tables(now)
     if old and new:
         found += [f"{name} is new" for name in new if name not in old]

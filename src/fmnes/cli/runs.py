@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -25,8 +26,21 @@ from fmnes.result import Result
 from fmnes.storage.aside import move_aside
 from fmnes.storage.directory import RunExists
 
+
+def whole(text: str) -> int:
+    """A whole number, also as 1e4."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        if (number := float(text)).is_integer():
+            return int(number)
+    raise ValueError(f"found {text!r}, wanted a whole number")
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-MaxEvaluations = Annotated[int | None, typer.Option(help="Evaluations in all.")]
+MaxEvaluations = Annotated[
+    int | None, typer.Option(help="Evaluations in all.", parser=whole, metavar="INTEGER")
+]
 MaxSeconds = Annotated[float | None, typer.Option(help="Seconds in all.")]
 Workers = Annotated[int | None, typer.Option(help="Programs at a time.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds before a program is killed.")]
@@ -154,7 +168,9 @@ def resume(
 
 def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
     """The problem, and where its run is kept unless the user says."""
-    if len(words) == 1 and words[0].endswith(".toml"):
+    if words[0].endswith(".toml"):
+        if len(words) > 1:
+            raise ArgumentError(f"{words[1]}: found after a problem file, wanted nothing more")
         if params:
             raise ArgumentError("param: found together with a problem file, wanted one of them")
         path = Path(words[0])
@@ -162,6 +178,8 @@ def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
         return read_problem(path), path.with_suffix(".run")
     if len(words) == 1 and not params:
         raise places.no_problem(words[0])
+    if not params:
+        raise ArgumentError("param: found none, wanted one for each parameter, such as --param width=0.3,0.1")
     parameters = [parse_parameter(text) for text in params]
     return make_problem(words, parameters, {}), Path(Path(words[0]).stem + ".run")
 
