@@ -25,7 +25,7 @@ from fmnes import minimize as minimize_in_python
 from fmnes.cli import app
 from fmnes.cli.problem_file import MAX_BYTES, PARAMETER, PROGRAM, RUN, TOP, read_problem
 from fmnes.cli.templates import PROBLEM
-from fmnes.report.progress import Progress, Rate, describe
+from fmnes.report.progress import Progress, Rate, describe, speed
 from fmnes.report.terminal import QuietStream, literal, spelt_out
 from fmnes.storage.directory import _read_json, _write_json
 from fmnes.strategies import METHODS
@@ -491,6 +491,11 @@ def test_the_rate_after_a_resume_is_that_of_the_session(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     assert "evaluations 2040 " in done.stderr
     assert 1 <= int(re.findall(r"(\d+)/s$", done.stderr.strip())[-1]) <= 100
+
+
+def test_a_slow_rate_is_told_by_the_minute_or_the_hour() -> None:
+    told = [speed(rate) for rate in (0.0, 1e-5, 1 / 600, 0.05, 0.999, 1.0, 1234.4)]
+    assert told == ["", "0.0/h", "6.0/h", "3.0/min", "59.9/min", "1/s", "1234/s"]
 
 
 def test_a_rate_counts_what_the_session_made() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from fmnes.report.progress import Progress, Rate, best_value, failed
+from fmnes.report.progress import Progress, Rate, best_value, failed, speed
 from fmnes.report.terminal import QuietStream
 from fmnes.result import Result, View
 
@@ -71,7 +71,7 @@ class LiveDisplay:
         table = Table.grid(padding=(0, 2))
         rows = {
             "best value": best_value(view),
-            "evaluations": f"{view.evaluations}  ({rate:.0f}/s)",
+            "evaluations": f"{view.evaluations}  {speed(rate)}",
             "failed": failed(view),
             "step size": f"{view.sigma:.3g}",
         }

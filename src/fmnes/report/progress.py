@@ -16,8 +16,8 @@ def describe(view: View, rate: float) -> str:
     restart = f"restart {view.restart}  " if view.restart else ""
     return (
         f"{restart}evaluations {view.evaluations}  best {best_value(view)}  sigma {view.sigma:.3g}  "
-        f"failed {failed(view)}  {rate:.0f}/s"
-    )
+        f"failed {failed(view)}  {speed(rate)}"
+    ).rstrip()
 
 
 def best_value(view: View) -> str:
@@ -27,6 +27,14 @@ def best_value(view: View) -> str:
 def failed(view: View) -> str:
     """Of the evaluations, as the summary counts them: a point outside the bounds is none."""
     return f"{view.n_infeasible} of {view.evaluations}"
+
+
+def speed(rate: float) -> str:
+    """A rate in words; empty where nothing was evaluated yet."""
+    for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if rate * times >= 1 or (rate > 0 and unit == "h"):
+            return f"{rate * times:.{1 if times > 1 else 0}f}/{unit}"
+    return ""
 
 
 class Rate:
