@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import math
 import pickle
+import pydoc
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,19 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import CMAES, CRFMNES, DXNESIC, FMNES, XNES, ArgumentError, Bounds, Optimizer, Resampling, minimize
+from fmnes import (
+    CMAES,
+    CRFMNES,
+    DXNESIC,
+    FMNES,
+    XNES,
+    ArgumentError,
+    Bounds,
+    Optimizer,
+    Resampling,
+    habits,
+    minimize,
+)
 
 nan, inf = math.nan, math.inf
 
@@ -157,7 +172,8 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "λ tiny": ({"population_size": 2}, "population_size", "2", "at least 4"),
     "λ zero": ({"population_size": 0}, "population_size", "0", "at least 4"),
     "λ negative": ({"population_size": -8}, "population_size", "-8", "at least 4"),
-    "λ float": ({"population_size": 8.0}, "population_size", "8.0", "a whole number"),
+    "λ float": ({"population_size": 8.5}, "population_size", "8.5", "a whole number"),
+    "λ whole and huge": ({"population_size": 1e300}, "population_size", "301 digits", "fewer"),
     "λ text": ({"population_size": "8"}, "population_size", "'8'", "a whole number"),
     "λ array": ({"population_size": np.array([8, 8])}, "population_size", "array", "a whole number"),
     "λ without memory": ({"population_size": 10**12}, "population_size", "GB", "fewer"),
@@ -185,7 +201,10 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "target text": ({"target": "0"}, "target", "'0'", "a number"),
     "budget zero": ({"max_evaluations": 0}, "max_evaluations", "0", "above 0"),
     "budget negative": ({"max_evaluations": -5}, "max_evaluations", "-5", "above 0"),
-    "budget float": ({"max_evaluations": 1e3}, "max_evaluations", "1000.0", "a whole number"),
+    "budget float": ({"max_evaluations": 1.5}, "max_evaluations", "1.5", "a whole number above 0 or None"),
+    "budget 1e300": ({"max_evaluations": 1e300}, "max_evaluations", r"1e\+300", r"below 2\*\*63"),
+    "budget inf": ({"max_evaluations": inf}, "max_evaluations", "inf", "a whole number above 0 or None"),
+    "budget minus": ({"max_evaluations": -1e4}, "max_evaluations", "-10000.0", "above 0 or None"),
     "budget bool": ({"max_evaluations": True}, "max_evaluations", "True", "a whole number"),
     "xtol negative": ({"xtol": -1e-9}, "xtol", "-1e-09", "above 0 or None"),
     "xtol NaN": ({"xtol": nan}, "xtol", "nan", "above 0 or None"),
@@ -358,6 +377,93 @@ def test_a_refused_argument_leaves_a_generator_alone() -> None:
 def test_an_unknown_option_is_an_error_of_ours(settings: Any) -> None:
     with pytest.raises(ArgumentError, match="refersh"):
         settings(refersh=1)
+
+
+HABITS = {
+    "args": r"wanted a function of x alone: .*lambda.*functools.partial",
+    "seed": "wanted rng=",
+    "random_state": "wanted rng=",
+    "maxiter": "wanted max_evaluations= .*evaluations.*population_size",
+    "maxfev": "wanted max_evaluations=$",
+    "tol": "wanted xtol= .* or ftol=",
+    "options": "wanted each by itself, such as max_evaluations=1000",
+    "n_jobs": "wanted workers=",
+    "popsize": "wanted population_size=$",
+    "verbose": "wanted progress=True; the logger 'fmnes'",
+    "sigma": "wanted sigma0=",
+    "step": "wanted sigma0=",
+    "constraints": "wanted fun to raise fmnes.Infeasible",
+    "space": "wanted .*fmnes.Real",
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_what_others_call_an_option_is_told_in_our_words(name: str) -> None:
+    calls: list[Any] = []
+    with pytest.raises(ArgumentError, match=rf"^minimize: found the option '{name}', {HABITS[name]}"):
+        minimize(calls.append, [1.0, 2.0], 0.5, **{name: 1})
+    assert not calls
+
+
+def test_a_hint_is_given_only_where_the_option_is_there() -> None:
+    with pytest.raises(ArgumentError, match="Optimizer: found the option 'seed', wanted rng="):
+        Optimizer([1.0], 1.0, seed=1)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentError, match="'args', wanted one of x0, sigma0"):  # it has no objective
+        Optimizer([1.0], 1.0, args=(1,))  # type: ignore[call-arg]
+    with pytest.raises(ArgumentError, match="resume: found the option 'seed', wanted one of run_dir"):
+        fmnes.resume("run", seed=1)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentError, match=r"wanted sigma= .*multiple_of="):
+        fmnes.Real(0, 1, step=0.1)  # type: ignore[call-arg]
+    with pytest.raises(ArgumentError, match="did you mean 'max_evaluations'"):
+        minimize(print, [1.0], 1.0, max_evaluation=5)  # type: ignore[call-arg]
+
+
+def test_every_hint_speaks_of_an_option_that_there_is() -> None:
+    known = {
+        name
+        for function in (minimize, Optimizer, fmnes.Real, fmnes.Integer, fmnes.Command)
+        for name in inspect.signature(function).parameters
+    }
+    for ours, others, wanted in habits._HABITS:
+        assert ours in known, ours
+        for option in re.findall(r"(\w+)=(?!\.\.\.)", wanted):
+            assert option in known, wanted
+        assert all(habits.wanted_instead(name, {ours}) for name in others)
+
+
+def test_a_whole_float_is_a_whole_number(tmp_path: Path) -> None:
+    def fun(x: np.ndarray) -> float:
+        return float(x @ x)
+
+    limits = {"max_evaluations": 300, "population_size": 8, "restarts": 1, "retries": 3}
+    floats = {name: float(value) for name, value in limits.items()}
+    whole = minimize(fun, [1.0, 2.0], 0.5, rng=1, **limits)
+    assert minimize(fun, [1.0, 2.0], 0.5, rng=1, workers=1.0, run_dir=tmp_path / "run", **floats) == whole
+    assert "300.0" not in whole.message and type(whole.nfev) is int
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())["data"]["settings"]
+    assert [repr(kept[name]) for name in ("max_evaluations", "restarts", "retries")] == ["300", "1", "3"]
+    assert fmnes.resume(tmp_path / "run", fun, max_evaluations=4e2).nfev <= 400
+    opt = Optimizer([1.0, 2.0], 0.5, max_evaluations=1e4, population_size=np.float32(8))
+    assert (opt.max_evaluations, opt.population_size) == (10_000, 8)
+    assert type(opt.max_evaluations) is type(opt.population_size) is int
+    assert len(opt.ask(3.0)) == 3
+    made = fmnes.AFMNES(population_size=8.0, max_population_size=1e2, refresh=2.0)
+    assert made == fmnes.AFMNES(population_size=8, max_population_size=100, refresh=2)
+    assert "8," in repr(made) and type(made.refresh) is int
+    for wrong in (1.5, 1e300, -1e4, np.float64("nan"), "1e4"):
+        with pytest.raises(ArgumentError, match=r"max_evaluations: found .*a whole number above 0"):
+            minimize(fun, [1.0, 2.0], 0.5, max_evaluations=wrong)
+
+
+@pytest.mark.parametrize("name", fmnes.__all__)
+def test_help_shows_no_addresses(name: str) -> None:
+    text = pydoc.plain(pydoc.render_doc(getattr(fmnes, name)))
+    assert len(text) > 100 and " at 0x" not in text
+
+
+def test_help_says_that_an_option_is_left_as_it_was() -> None:
+    assert "= <unchanged>" in pydoc.plain(pydoc.render_doc(fmnes.resume))
+    assert "= <not given>" in pydoc.plain(pydoc.render_doc(Optimizer))
 
 
 @pytest.mark.parametrize("bad", ["text", [[1.0, 2.0], [3.0]], [[1j, 0], [0, 1]]])

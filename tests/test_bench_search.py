@@ -21,7 +21,7 @@ from fmnes.benchmark.search.store import line, read_trials
 from fmnes.benchmark.search.table import Cell, Honesty, honesty, ratio, summarise, summary
 from fmnes.benchmark.search.trial import Key, Trial, run_trial
 from fmnes.cli.problem_file import read_problem
-from fmnes.cli.templates import PROBLEM, SIMULATOR
+from fmnes.cli.problems import template_files
 
 CASES = [(name, d) for name in suite.PROBLEMS for d in (2, 3, 5, 10) if suite.has(name, d)]
 FREE = {"sphere", "ellipsoid", "rosenbrock", "cigar", "noisy-sphere", "noisy-ellipsoid"}
@@ -104,29 +104,29 @@ def test_the_constrained_ellipsoid_falls_beyond_each_plane() -> None:
 
 
 def test_the_beam_is_the_one_that_init_writes(tmp_path: Path) -> None:
-    (tmp_path / "problem.toml").write_text(PROBLEM.replace("PYTHON", sys.executable))
-    (tmp_path / "simulate.py").write_text(SIMULATOR)
-    written = read_problem(tmp_path / "problem.toml").parameters
+    for name, text in template_files("program").items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    space = read_problem(tmp_path / "problem.toml").space
+    written = space.start()
     beam = suite.get("beam", 3)
-    assert beam.bounds is not None and [p.scale for p in written] == ["linear", "linear", "log"]
-    np.testing.assert_allclose(beam.x0, [p.inside(p.start) for p in written])
-    np.testing.assert_allclose(beam.sigma0, [p.inside(p.step) for p in written])
-    np.testing.assert_allclose(beam.bounds[0], [p.inside(p.lower) for p in written])
-    np.testing.assert_allclose(beam.bounds[1], [p.inside(p.upper) for p in written])
+    assert beam.bounds is not None
+    np.testing.assert_allclose(beam.x0, written["x0"])
+    np.testing.assert_allclose(beam.sigma0, written["sigma0"])
+    np.testing.assert_allclose(beam.bounds[0], written["bounds"].lower)
+    np.testing.assert_allclose(beam.bounds[1], written["bounds"].upper)
     assert beam.minimum == pytest.approx(0.46416, abs=1e-5)
+    deck = (tmp_path / "beam.inp.in").read_text()
     for x in (
         beam.x0,
-        beam.optimum,
+        beam.optimum * [1, 1 + 1e-9, 1],
         np.array([0.01, 0.2, math.log(100)]),
         np.array([0.9, 0.2, math.log(900)]),
     ):
-        (tmp_path / "x.json").write_text(
-            f'{{"params": {{"width": {x[0]}, "height": {x[1]}, "density": {math.exp(x[2])}}}}}'
-        )
+        (tmp_path / "beam.inp").write_text(deck.format(**space.named(x)))
         done = subprocess.run(
-            [sys.executable, "simulate.py", "x.json"], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "simulate.py", "beam.inp"], cwd=tmp_path, capture_output=True, text=True
         )
-        fails = done.returncode != 0 or "FAIL" in done.stdout
+        fails = done.returncode != 0 or "the beam broke" in done.stdout
         value = math.inf if fails else float(done.stdout.split()[-1])
         assert float(beam.fun(x[None])[0]) == pytest.approx(value)
 

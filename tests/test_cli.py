@@ -19,11 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import ArgumentError, Bounds, FmnesError, Infeasible, ObjectiveError, Optimizer
+from fmnes import ArgumentError, FmnesError, Infeasible, ObjectiveError, Optimizer
 from fmnes import minimize as minimize_in_python
 from fmnes.cli import app
-from fmnes.cli.problem_file import MAX_BYTES, PARAMETER, PROGRAM, RUN, TOP, read_problem
-from fmnes.cli.templates import PROBLEM
+from fmnes.cli.problem_file import MAX_BYTES, PROGRAM, RUN, TOP
+from fmnes.cli.problems import template_files
+from fmnes.parameters import KEYS as PARAMETER
+from fmnes.parameters import OLD_KEYS
 from fmnes.report.progress import Progress
 from fmnes.report.terminal import QuietStream, literal, spelt_out
 from fmnes.storage.directory import _read_json, _write_json
@@ -157,8 +159,8 @@ def test_the_same_by_flags(tmp_path: Path) -> None:
         ("max_evaluations", "max_evaluation", "line 12: found the key 'max_evaluation'"),
         ("max_evaluations", "max_evaluation", "did you mean 'max_evaluations'?"),
         ("lower", "lowest", "line 5"),
-        ("start = 2.0\n", "", "found no start in [parameters.a]"),
-        ("upper = 4\n", "upper = -5\n", "a: found start 2"),
+        ("start = 2.0\n", "lower = 1\n", "line 5: found a key for the second time"),
+        ("upper = 4\n", "upper = -5\n", "line 2: a: Real: found lower=-4.0 and upper=-5.0 (crossed)"),
         ("step = 3.0", "step = 0.5", "wanted a factor above 1"),
         ('scale = "log"', 'scale = "ln"', "wanted 'linear' or 'log'"),
         ("{a}", "{alpha}", "unknown placeholder {alpha}"),
@@ -517,7 +519,7 @@ def toml(changes: dict[tuple[str, str], str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-KEYS = [("", key) for key in TOP] + [("parameters.a", key) for key in PARAMETER]
+KEYS = [("", key) for key in TOP] + [("parameters.a", key) for key in (*PARAMETER, *OLD_KEYS)]
 KEYS += [("run", key) for key in RUN] + [("program", key) for key in PROGRAM]
 
 
@@ -600,74 +602,6 @@ def test_wrong_words_on_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert not list(tmp_path.iterdir())
 
 
-#: What `fmnes init` of version 0.1 wrote.
-TEMPLATE_0_1 = """\
-# What to optimise. Try it:  fmnes minimize problem.toml
-#
-# The program is started once for every point, in a fresh directory, without a shell. In its arguments
-#   {here}     stands for the directory of this file
-#   {params}   for a JSON file with the point: {"x": [...], "params": {"width": ..., ...}}
-#   {width}    for the value of a parameter
-# It prints the value to minimise on its last line: a number, or FAIL and a reason.
-# A crash, an exit code other than 0, NaN or a timeout also count as a failed point.
-# Exit code 75 says that the machine failed, not the point (a licence, a network): that point is tried again.
-command = ["/bin/sh", "{here}/simulate.py", "{params}"]
-
-[parameters.width]
-start = 0.3          # where to begin
-step = 0.1           # about how far away the best value may be
-lower = 0.01         # optional bounds: points outside are never run
-upper = 1.0
-
-[parameters.height]
-start = 0.3
-step = 0.1
-lower = 0.01
-upper = 1.0
-
-[parameters.density]
-start = 1000.0
-step = 3.0           # on a log scale the step is a factor
-lower = 100.0
-upper = 20000.0
-scale = "log"
-
-[run]
-max_evaluations = 400
-workers = 2          # programs at a time
-timeout = 20         # seconds before a program is killed, with everything it has started
-retries = 2          # further tries of a point that was lost to the machine
-# target = 1.0       # stop as soon as a value is this low
-# method = "fm-nes"  # or dx-nes-ic, cma-es, xnes
-# seed = 1           # the same seed gives the same run
-"""
-
-
-def test_a_problem_file_of_version_0_1_is_read_as_before(tmp_path: Path) -> None:
-    path = tmp_path / "problem.toml"
-    path.write_text(TEMPLATE_0_1, encoding="utf-8")
-    problem = read_problem(path)
-    assert problem.command.argv == ("/bin/sh", "{here}/simulate.py", "{params}")
-    assert problem.command.names == ("width", "height", "density")
-    assert problem.start["x0"] == [0.3, 0.3, math.log(1000)]
-    assert problem.start["sigma0"] == [0.1, 0.1, math.log(3)]
-    bounds = problem.start["bounds"]
-    assert isinstance(bounds, Bounds)
-    assert bounds.lower == [0.01, 0.01, math.log(100)] and bounds.upper == [1.0, 1.0, math.log(20000)]
-    assert problem.run == {"max_evaluations": 400, "workers": 2, "timeout": 20, "retries": 2}
-
-
-def test_bounds_of_a_problem_file_are_mapped_unless_it_says_otherwise(tmp_path: Path) -> None:
-    path = tmp_path / "problem.toml"
-    for line, inside in (("", True), ('bounds_as = "failure"\n', False)):
-        path.write_text(TEMPLATE_0_1.replace("[run]\n", f"[run]\n{line}"), encoding="utf-8")
-        problem = read_problem(path)
-        bounds_as = {key: value for key, value in problem.run.items() if key == "bounds_as"}
-        X = Optimizer(**{**problem.start, "sigma0": 0.2}, **bounds_as, rng=1, population_size=200).ask()
-        assert (len(X) == 200) == inside
-        assert (problem.start["bounds"].lower <= X).all() and (problem.start["bounds"].upper >= X).all()
-
-
 def test_restarts_and_what_comes_before_and_after_a_search(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -692,4 +626,5 @@ def test_all_methods_are_offered(capsys: pytest.CaptureFixture[str], monkeypatch
         app([command, "--help"], standalone_mode=False)
         text = capsys.readouterr().out
         assert all(method in text for method in METHODS)
-    assert all(method in PROBLEM for method in METHODS)
+    problem = template_files("program")["problem.toml"]
+    assert all(method in problem for method in METHODS)

@@ -27,9 +27,10 @@ from fmnes.evaluation.evaluator import Task, choose_evaluator
 from fmnes.evaluation.programs import guard, process
 from fmnes.evaluation.programs.answer import read_answer
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.inputs import read_inputs
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.verdict import outcome_of
-from fmnes.evaluation.programs.workspace import by_hand
+from fmnes.evaluation.programs.workspace import by_hand, kept_directory
 from fmnes.outcome import Outcome
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -604,6 +605,92 @@ def test_kept_below_the_run_directory(tmp_path):
     assert kept.parent == tmp_path / "elsewhere"
 
 
+def test_the_first_of_each_reason_is_so_by_its_name_and_not_by_its_end(tmp_path):
+    """The slots of a generation end in any order; a result tells of the first slot of each reason."""
+    script = 'sleep "$2"; echo "FAIL $1"'
+    command = shell(script, "{x0}", "{x1}", directory=tmp_path, max_kept=3)
+    evaluator = CommandEvaluator(command, workers=4)
+    # Ends: slots 2, 1, 3, then 0; reasons 1, 2, 2, 1.
+    tasks = [task(x, i) for i, x in enumerate([(1, 0.6), (2, 0.2), (1, 0), (2, 0.4)])]
+    outcomes = dict(evaluator(tasks))
+    later = dict(evaluator([task((x, 0), 9)._replace(generation=4) for x in (1, 2, 1)]))
+    evaluator.close()
+    kept = [Path(outcomes[i].detail.rpartition("kept: ")[2]) for i in range(4)]
+    last = Path(later[2].detail.rpartition("kept: ")[2])
+    assert [path.exists() for path in kept] == [True, True, False, False]
+    assert set(tmp_path.iterdir()) == {kept[0], kept[1], last}
+
+
+def test_what_a_result_says_is_kept_is_there(tmp_path):
+    """With workers, more failures than may be kept, restarts, a resume, and the directory moved."""
+    script = """
+import json, sys, time
+x = float(sys.argv[1])
+time.sleep(0.05 * (3 - json.load(sys.stdin)["slot"] % 4))  # the first ends last
+print("FAIL left" if x < -0.3 else "FAIL right" if x > 0.3 else x * x)
+"""
+    command = Command([sys.executable, "-ISc", script, "{x0}"], max_kept=4)
+    settings = {"rng": 3, "workers": 4, "restarts": 1, "population_size": 8, "second_look": False}
+    first = fmnes.minimize(
+        command, [0.1, 1.0], 2.0, max_evaluations=60, run_dir=tmp_path / "run", xtol=0.5, **settings
+    )
+    resumed = fmnes.resume(tmp_path / "run", max_evaluations=100)
+    for result in (first, resumed):
+        assert len(result.failures) == 2 and result.n_infeasible > 20
+        for failure in result.failures:
+            path = Path(failure.detail.rpartition("kept: ")[2])
+            assert (path / "stdout.txt").read_text() == f"FAIL {failure.reason}\n"
+    assert len(list((tmp_path / "run" / "kept").iterdir())) == 4
+    os.rename(tmp_path / "run", tmp_path / "moved")
+    found = {}
+    with closing(sqlite3.connect(tmp_path / "moved" / "evaluations.sqlite")) as database:
+        query = "select restart, generation, slot, redraw, attempt, reason, detail from evaluations"
+        for *key, reason, detail in database.execute(f"{query} order by 1, 2, 3, 4, 5"):
+            found[tuple(key)] = reason, kept_directory(tmp_path / "moved" / "kept", tuple(key), detail)
+    for reason in ("left", "right"):
+        _, path = next(value for value in found.values() if value[0] == reason)
+        assert path.parent == tmp_path / "moved" / "kept"
+        assert (path / "stdout.txt").read_text() == f"FAIL {reason}\n"
+    there = [path for _, path in found.values() if path is not None]
+    assert len(there) == len(set(there)) == 4
+
+
+def test_names_of_directories_tell_their_evaluations_apart(tmp_path):
+    folder = tmp_path / "kept"
+    evaluator = CommandEvaluator(shell("exit 3"), kept_in=str(folder))
+    keys = [
+        (0, -1, 0, 0, 0),
+        (0, 3, 1, 0, 0),
+        (2, 3, 1, 0, 0),
+        (0, 3, 1, 5, 0),
+        (0, 3, 1, 0, 4),
+        (0, 31, 1, 0, 0),
+    ]
+    for restart, generation, slot, redraw, attempt in keys:
+        list(evaluator([Task(np.zeros(1), generation, slot, redraw, attempt, restart)]))
+    evaluator.close()
+    paths = [kept_directory(folder, key) for key in keys]
+    assert None not in paths and len(set(paths)) == len(keys) == len(list(folder.iterdir()))
+    assert kept_directory(folder, (1, 3, 1, 0, 0)) is None
+    assert paths[2].name.startswith("r2-g3-s1-a0-") and paths[3].name.startswith("g3-s1-w5-a0-")
+    assert kept_directory(tmp_path / "none", keys[0], f"words\nkept: {tmp_path}") == tmp_path
+    again = folder / (paths[1].name[:-9] + "x" + paths[1].name[-9:])
+    again.mkdir()
+    for path in (paths[1], again):
+        assert kept_directory(folder, keys[1], f"words\nkept: /old/place/{path.name}") == path
+    for detail in ("", "kept: ", "kept: kept", f"kept: {tmp_path / 'gone'}"):
+        assert kept_directory(tmp_path / "none", keys[0], detail) is None
+
+
+def test_a_look_into_a_kept_directory_changes_nothing(tmp_path):
+    """A file of the user's in the first one does not make it the latest."""
+    command, kept_in = shell("echo FAIL a", max_kept=2), str(tmp_path / "kept")
+    first, second = kept_by(CommandEvaluator(command, kept_in=kept_in), [1, 2])
+    (first / "notes").write_text("seen")
+    (third,) = kept_by(CommandEvaluator(command, kept_in=kept_in), [3], generation=4)
+    assert set((tmp_path / "kept").iterdir()) == {first, third} and not second.exists()
+
+
 def test_the_evaluator_of_a_run_gets_the_place(tmp_path):
     evaluator = choose_evaluator(shell("exit 3"), 1, kept_in=str(tmp_path / "kept"))
     ((_, outcome),) = evaluator([task(1)])
@@ -978,7 +1065,8 @@ def test_killall_python_leaves_no_process(kind, tag, tmp_path):
     ours = named("python")
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, so that none sees another's end
         for pid in ours:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # one that was about to become another program
+                os.kill(pid, number)
     driver.wait()
     try:
         assert not wait_until(lambda: not tagged(tag), 5), [cmdline(pid) for pid in tagged(tag)]
@@ -1044,12 +1132,14 @@ def test_results_that_we_cannot_read_are_lost(tmp_path):
     """No file descriptors left for the file itself: not the point's fault."""
     (tmp_path / "results.txt").write_text("1")
     ending = process.Ending(0, False, "", "", False)
+    command = shell("", "{results}")
+    inputs = read_inputs(command)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
-        outcome = outcome_of(shell("", "{results}"), ending, tmp_path, in_file=True)
+        outcome = outcome_of(command, inputs, ending, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert outcome.reason == "could not read results.txt: Too many open files"

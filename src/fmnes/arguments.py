@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fmnes.errors import ArgumentError, nearest, warn
+from fmnes.habits import wanted_instead
 from fmnes.result import Vector
 
 #: The kinds of random generators that can be saved and loaded.
@@ -21,7 +23,8 @@ BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 MIN_SIGMA0 = 1e-130
 #: Whole numbers beyond this are not meant; they would not fit into files and arrays either.
 MAX_WHOLE = 2**63 - 1
-_LARGEST_LOG = math.log(np.finfo(float).max)
+_LARGEST = sys.float_info.max
+_LARGEST_LOG = math.log(_LARGEST)
 
 
 def shown(found: Any) -> str:
@@ -88,22 +91,22 @@ def check_population_size(population_size: Any, d: int, mirrored: bool) -> int:
     if population_size is None:
         default = 4 + int(3 * math.log(d))
         return default + default % 2
-    _check_size(population_size)
-    if mirrored and (population_size < 4 or population_size % 2):
+    size = _size(population_size)
+    if mirrored and (size < 4 or size % 2):
         raise ArgumentError(
             f"population_size: found {shown(population_size)}, wanted an even number of at least 4 "
             "(points come in mirrored pairs)"
         )
-    if population_size < 2:
+    if size < 2:
         raise ArgumentError(f"population_size: found {shown(population_size)}, wanted at least 2")
-    return int(population_size)
+    return size
 
 
 def one_population_size(given: Any, in_settings: Any) -> Any:
     """Of `population_size=` and the method's settings, whichever there is; they must not differ."""
     for size in (given, in_settings):  # before they are compared: arrays are not equal or unequal
         if size is not None:
-            _check_size(size)
+            _size(size)
     if given is not None and in_settings is not None and given != in_settings:
         raise ArgumentError(
             f"population_size: found {shown(given)} here and {shown(in_settings)} in the method's settings; "
@@ -112,9 +115,11 @@ def one_population_size(given: Any, in_settings: Any) -> Any:
     return in_settings if given is None else given
 
 
-def _check_size(found: Any) -> None:
-    if isinstance(found, bool) or not isinstance(found, (int, np.integer)):
+def _size(found: Any) -> int:
+    size = as_whole(found)
+    if size is None:
         raise ArgumentError(f"population_size: found {shown(found)}, wanted a whole number")
+    return size
 
 
 def check_memory(matrices: int, d: int, method: str, population_size: int = 0) -> None:
@@ -178,26 +183,40 @@ def check_number(
     if is_number(found, whole=whole) and found > above:
         return int(found) if whole else float(found)
     wanted = ("a whole number" if whole else "a number") + (f" above {above:g}" if above > -math.inf else "")
-    if isinstance(found, (int, np.integer)) and abs(int(found)) > MAX_WHOLE:
+    if (number := as_whole(found)) is not None and abs(number) > (MAX_WHOLE if whole else _LARGEST):
         wanted += f" and below {'2**63' if whole else '1.8e308'}"
     raise ArgumentError(f"{argument}: found {shown(found)}, wanted {wanted}{' or None' if optional else ''}")
 
 
 def is_number(found: Any, *, whole: bool = False) -> bool:
-    """A finite number that a float can hold, or a whole one of at most 64 bits; True and False are none."""
+    """A finite number that a float can hold, or a whole one of at most 64 bits; True and False are none.
+
+    1e4 is a whole number too: whoever takes it makes an int of it.
+    """
     if isinstance(found, bool) or not isinstance(found, (int, float, np.integer, np.floating)):
         return False
     if whole:
-        return isinstance(found, (int, np.integer)) and abs(int(found)) <= MAX_WHOLE
+        number = as_whole(found)
+        return number is not None and abs(number) <= MAX_WHOLE
     try:
         return math.isfinite(float(found))
     except OverflowError:  # an integer beyond float64
         return False
 
 
-def check_count(argument: str, found: Any, least: int) -> None:
+def as_whole(found: Any) -> int | None:
+    """A whole number, of whatever type and size it is, as an int; None for anything else."""
+    if isinstance(found, (int, np.integer)) and not isinstance(found, bool):
+        return int(found)
+    if isinstance(found, (float, np.floating)) and found.is_integer():
+        return int(found)
+    return None
+
+
+def check_count(argument: str, found: Any, least: int) -> int:
     if not is_number(found, whole=True) or found < least:
         raise ArgumentError(f"{argument}: found {shown(found)}, wanted a whole number of at least {least}")
+    return int(found)
 
 
 def check_flag(argument: str, found: Any) -> None:
@@ -217,18 +236,22 @@ def check_path(argument: str, found: Any) -> str:
     raise ArgumentError(f"{argument}: found {shown(found)}, wanted a path")
 
 
-#: Names that others have for our options, and what to write instead: it begins with our name.
-_HABITS = {
-    "step": "sigma= (how far to look at first) or multiple_of= (the width of its steps)",
-    "scales": "names= alone: a scale is the parameter's, such as {'k': fmnes.Real(0.1, 10, log=True)}",
-}
+class Default:
+    """A default that is told from every value; `help` shows it by its word."""
+
+    def __init__(self, word: str) -> None:
+        self._word = word
+
+    def __repr__(self) -> str:
+        return f"<{self._word}>"
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def names_options(function: Callable[P, R]) -> Callable[P, R]:
-    """An unknown option becomes an error of ours that names the nearest one."""
+    """An unknown option becomes an error of ours that says what it is called here, or names the nearest."""
     parameters = inspect.signature(function).parameters
     known = [name for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
@@ -237,10 +260,9 @@ def names_options(function: Callable[P, R]) -> Callable[P, R]:
         for name in kwargs:
             if name not in known:
                 called = type(args[0]).__name__ if function.__name__ == "__init__" else function.__qualname__
-                wanted = ", ".join(name for name in known if name not in ("self", "_"))
-                hint = _HABITS.get(name, "")
-                hint = f"; {hint}" if hint.partition("=")[0] in known else nearest(name, known)
-                raise ArgumentError(f"{called}: found the option {name!r}, wanted one of {wanted}{hint}")
+                listed = ", ".join(name for name in known if name not in ("self", "_"))
+                wanted = wanted_instead(name, known) or f"one of {listed}{nearest(name, known)}"
+                raise ArgumentError(f"{called}: found the option {name!r}, wanted {wanted}")
         return function(*args, **kwargs)
 
     return checked

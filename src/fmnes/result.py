@@ -1,13 +1,16 @@
-"""What a run tells its user: the stop reasons, the view of a generation, the result."""
+"""What a run tells its user: the stop reasons, the view of a generation, its history, the result."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fmnes import summary
+from fmnes.equality import EqualByValue, same
 
 Vector = NDArray[np.float64]
 
@@ -75,40 +78,88 @@ class Best(NamedTuple):
     x: Any
     """(d,); of named parameters {name: value}."""
     fun: float
+    """Its value."""
     evaluation: int
     """Which evaluation it was, counted from 1; 0 while there is none, and for one that was known before."""
 
+    def __eq__(self, other: object) -> bool:
+        return same(tuple(self), tuple(other)) if isinstance(other, tuple) else NotImplemented
 
-@dataclass(frozen=True, slots=True)
-class View:
+    def __ne__(self, other: object) -> bool:  # a tuple has one of its own
+        return not self == other
+
+    def __hash__(self) -> int:
+        return tuple.__hash__(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View(EqualByValue):
     """One generation as an observer sees it (callbacks, history, progress, stop rules). Read only."""
 
     generation: int
+    """Complete generations of this search; of a restart counted anew."""
     evaluations: int
+    """Evaluations so far, of all searches together; failed ones included."""
     population_size: int
+    """Points of the next generation."""
     mean: Any
     """Of the points it samples. (d,); of named parameters {name: value}."""
     sigma: float
+    """The step size, in the search's own numbers: those of x, but for log scales, for bounds that are mapped,
+    and for a sigma0 that has one for each coordinate, whose geometric mean it began with."""
     axis_lengths: Vector
     """Standard deviations along the distribution's axes, divided by sigma; not sorted. (d,)"""
     phase: str
     """"movement", "stagnation" or "convergence"; empty for strategies without phases."""
     feasible_share: float
-    """Feasible share of the last complete generation's points; NaN before the first."""
+    """Of the last complete generation's points, the share that has a value; NaN before the first. A point
+    outside the bounds has none (`bounds_as="failure"`), though it cost no evaluation."""
     generation_best: float
     """Best value of the last complete generation; +inf if it had none."""
     best: Best
+    """The best of all searches so far."""
     restart: int = 0
+    """Searches before this one: restarts and second looks."""
     n_repeated: int = 0
     """Points so far that were known already, and not evaluated again."""
+    n_infeasible: int = 0
+    """Evaluations so far that failed (points outside the bounds cost none and are not counted)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Columns(TypedDict, total=False):
+    """The columns of `Result.history`: arrays of one entry for each generation. They are those of `View`."""
+
+    restart: NDArray[np.int64]
+    """Searches before this one: restarts and second looks."""
+    generation: NDArray[np.int64]
+    """Complete generations of this search, counted from 1."""
+    evaluations: NDArray[np.int64]
+    """Evaluations so far, of all searches together; failed ones included."""
+    best: NDArray[np.float64]
+    """Best value so far; +inf while there is none."""
+    generation_best: NDArray[np.float64]
+    """Best value of this generation; +inf if it had none."""
+    sigma: NDArray[np.float64]
+    """The step size after it, in the search's own numbers."""
+    longest_axis: NDArray[np.float64]
+    """The largest of the distribution's standard deviations, divided by sigma."""
+    shortest_axis: NDArray[np.float64]
+    """The smallest of them."""
+    feasible_share: NDArray[np.float64]
+    """Of this generation's points, the share that has a value. A point outside the bounds has none
+    (`bounds_as="failure"`), though it cost no evaluation."""
+    seconds: NDArray[np.float64]
+    """Time since the run began; what passed before it was resumed does not count."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Failure(EqualByValue):
     """All failed evaluations that share one reason."""
 
     reason: str
+    """What the objective or the program said, or we of it."""
     count: int
+    """How many."""
     x: NDArray[np.float64]
     """The first points that failed so, oldest first; fewer where there are many or long ones. In the user's
     units, named parameters in their order. (≤ 100, d)"""
@@ -116,9 +167,13 @@ class Failure:
     """The first one's traceback or error output, its tail."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What `minimize` returns. The names are those of SciPy's OptimizeResult where it has them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Result(EqualByValue):
+    """What `minimize` returns. The names are those of SciPy's OptimizeResult where it has them.
+
+    Results are equal where all that they hold is, but for the seconds it took: the same seed gives an equal
+    result.
+    """
 
     x: Any
     """Best feasible point seen; None if there was none. (d,); of named parameters {name: value}."""
@@ -128,7 +183,9 @@ class Result:
     """The target was reached or, without a target, the search converged to a finite value; where points fail,
     a second look has found nothing better."""
     stop_reason: StopReason | None
+    """Why it ended; None of an `Optimizer` that may go on."""
     message: str
+    """The same in words, with the numbers."""
     nfev: int
     """Evaluations spent, failed ones included, up to and including the first that reached the target."""
     nit: int
@@ -140,9 +197,11 @@ class Result:
     seed: int | None
     """The seed that repeats this run; None if a Generator was passed in."""
     failures: list[Failure] = field(default_factory=list)
-    history: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """One array per column, one entry per generation: pandas.DataFrame(result.history) reads it.
-    Of more than 32,768 generations every second one is kept, then every fourth, … and always the last."""
+    """Why evaluations failed, the most frequent reason first."""
+    history: Columns = field(default_factory=Columns)
+    """One array per column (`fmnes.result.Columns` says what they hold), one entry per generation:
+    pandas.DataFrame(result.history) reads it. Of more than 32,768 generations every second one is kept, then
+    every fourth, … and always the last. Empty of an `Optimizer`."""
     second_looks: int = 0
     """How often the run looked again from where it had converged; the message says what that found."""
     covariance: NDArray[np.float64] | None = None
@@ -152,7 +211,7 @@ class Result:
     n_repeated: int = 0
     """Points that were known already, and not evaluated again: they cost nothing and are not in `nfev`. Only
     where every coordinate is discrete."""
-    parameters: dict[str, Any] | None = field(default=None, repr=False)
+    parameters: dict[str, Any] | None = None
     """The named parameters, {name: fmnes.Real or fmnes.Integer}; None of arrays."""
 
     @property
@@ -181,11 +240,26 @@ class Result:
             ],
         }
 
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return EqualByValue.__eq__(_untimed(self), _untimed(other))
+
+    def __repr__(self) -> str:
+        return summary.text(self)
+
     def __str__(self) -> str:
-        point = "no feasible point" if self.x is None else f"fun = {self.fun:.6g}"
-        failed = f", {self.n_infeasible} failed" if self.n_infeasible else ""
-        repeated = f", {self.n_repeated} known points not run again" if self.n_repeated else ""
-        return f"{point} after {self.nfev} evaluations{failed}{repeated}: {self.message}"
+        return summary.text(self, fully=True)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return summary.html(self)
+
+
+def _untimed(result: Result) -> Result:
+    """Without how long it took."""
+    history = {name: column for name, column in result.history.items() if name != "seconds"}
+    return replace(result, history=cast(Columns, history))
 
 
 def _plain(x: Any) -> Any:

@@ -51,6 +51,9 @@ class Backend:
     eigenvalues_psd: Callable[[Array], Array]
     """Its values alone."""
 
+    def __repr__(self) -> str:  # a default of many functions, which `help` shows
+        return self.name.upper()
+
 
 def _numpy_arrays(constants: Any, dtype: Any) -> Any:
     if dtype == np.float64:  # as they are

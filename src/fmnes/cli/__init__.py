@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import bench, output, runs
+from fmnes.cli import bench, output, problems, runs
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
@@ -76,7 +76,9 @@ def demo(
     output.show_ending(console, result)
 
 
-app.command()(runs.init)
+app.command()(problems.init)
+app.command()(problems.check)
+app.command("try")(problems.try_)
 app.command()(runs.minimize)
 app.command()(runs.resume)
 app.command()(runs.show)

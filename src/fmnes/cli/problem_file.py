@@ -1,192 +1,204 @@
 """Problem files: named parameters, a program and a budget, in TOML.
 
-    command = ["{here}/simulate.py", "{params}"]
+    command = ["{here}/simulate.py", "{thickness}"]
 
     [parameters.thickness]
-    start = 2.0
-    step = 0.5          # about how far away the best value may be; a factor where the scale is "log"
     lower = 0.1
     upper = 10.0
-    scale = "log"
+    log = true
 
     [run]
     max_evaluations = 500
 
-Nothing in a problem file is run as code; the program is started without a shell.
+`[program]` has the other arguments of `fmnes.Command`, `[run]` those of `fmnes.minimize`. Nothing in a file
+is run as code; the program is started without a shell.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import stat
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmnes.arguments import is_number, shown
-from fmnes.bounds import Bounds
+from fmnes.arguments import check_number, check_path, shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.command import Command
+from fmnes.parameters import KEYS, OLD_KEYS, Parameter, read_parameter
+from fmnes.space import Space, make_space
 
-TOP = ("command", "parameters", "run", "program")
-PARAMETER = ("start", "step", "lower", "upper", "scale")
+TOP = ("command", "parameters", "program", "run")
+PROGRAM = (
+    "templates",
+    "stdin",
+    "copy",
+    "link",
+    "value",
+    "outputs",
+    "fail_if",
+    "success_exit_codes",
+    "lost_exit_codes",
+    "environment",
+    "memory_limit",
+    "keep",
+    "max_kept",
+    "directory",
+)
 RUN = (
-    "method",
-    "population_size",
-    "bounds_as",
-    "target",
     "max_evaluations",
     "max_seconds",
-    "xtol",
-    "ftol",
-    "seed",
+    "target",
     "workers",
     "timeout",
     "retries",
+    "seed",
+    "method",
+    "population_size",
+    "xtol",
+    "ftol",
+    "bounds_as",
     "restarts",
     "restart_from",
     "second_look",
     "evaluate_start",
+    "warm_start",
     "run_dir",
 )
-PROGRAM = ("lost_exit_codes", "success_exit_codes", "keep", "max_kept", "directory")
 #: A problem of a hundred thousand parameters has less.
 MAX_BYTES = 8 * 2**20
 #: Dots in one line besides strings and comments; a key of very many parts would take all memory to read.
 MAX_DOTS = 50
 _STRING_OR_COMMENT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """One named parameter in the user's units."""
-
-    name: str
-    start: float
-    step: float
-    lower: float = -math.inf
-    upper: float = math.inf
-    scale: str = "linear"
-
-    def __post_init__(self) -> None:
-        if self.scale not in ("linear", "log"):
-            raise ArgumentError(f"{self.name}: found scale {shown(self.scale)}, wanted 'linear' or 'log'")
-        for key in ("start", "step", "lower", "upper"):
-            value = getattr(self, key)
-            endless = key in ("lower", "upper") and value in (-math.inf, math.inf)
-            if not endless and not is_number(value):
-                raise ArgumentError(f"{self.name}: found {key} = {shown(value)}, wanted a number")
-        if self.scale == "log":
-            if not self.start > 0 or -math.inf < self.lower < 0:
-                raise ArgumentError(
-                    f"{self.name}: found start or lower not positive, wanted so on a log scale"
-                )
-            if not self.step > 1:
-                raise ArgumentError(
-                    f"{self.name}: found step {self.step:g}, wanted a factor above 1 (log scale)"
-                )
-        elif not self.step > 0:
-            raise ArgumentError(f"{self.name}: found step {self.step:g}, wanted a positive number")
-        if not self.lower <= self.start <= self.upper or self.lower >= self.upper:
-            bounds = f"[{self.lower:g}, {self.upper:g}]"
-            raise ArgumentError(
-                f"{self.name}: found start {self.start:g} and bounds {bounds}, wanted it inside"
-            )
-
-    def inside(self, value: float) -> float:
-        """The coordinate the search works with."""
-        if self.scale == "linear":
-            return value
-        return math.log(value) if 0 < value < math.inf else (-math.inf if value <= 0 else math.inf)
+_HEADER, _SETTING = re.compile(r"\s*\[+([^\[\]]+)\]"), re.compile(r"\s*([^=#]+)=")
+#: What `tomllib` says, and where.
+_ERROR = re.compile(r"(.+) \(at line (\d+), column \d+\)", re.S)
+_TWICE = re.compile(r"Cannot declare \('parameters', (.+)\) twice", re.S)
 
 
 @dataclass(frozen=True)
 class ProblemFile:
+    """`fmnes.minimize(problem.command, problem.space.parameters, **problem.run)`"""
+
     command: Command
-    parameters: tuple[Parameter, ...]
+    space: Space
     run: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of `fmnes.minimize`."""
-
-    @property
-    def start(self) -> dict[str, Any]:
-        """x0, sigma0 and bounds of `fmnes.minimize`."""
-        ps = self.parameters
-        return {
-            "x0": [p.inside(p.start) for p in ps],
-            "sigma0": [math.log(p.step) if p.scale == "log" else p.step for p in ps],
-            "bounds": Bounds([p.inside(p.lower) for p in ps], [p.inside(p.upper) for p in ps]),
-        }
 
 
 def make_problem(
     argv: list[str],
-    parameters: list[Parameter],
+    parameters: Sequence[tuple[str, Parameter]],
     run: dict[str, Any],
     program: dict[str, Any] | None = None,
-    here: Path | None = None,
 ) -> ProblemFile:
+    """program: the other arguments of `fmnes.Command`."""
     if not parameters:
-        raise ArgumentError("parameters: found none, wanted at least one, with its start and step")
-    command = Command(
-        argv,
-        names=[p.name for p in parameters],
-        here=here,
-        **(program or {}),
-    )
-    command.check(len(parameters))
-    return ProblemFile(command, tuple(parameters), run)
+        raise ArgumentError("param: found none, wanted at least one, such as --param width=0.1..10,log")
+    space = make_space(parameters)
+    command = Command(argv, **(program or {}))
+    command.check(names=space.names)
+    return ProblemFile(command, space, run)
 
 
 def read_problem(path: Path) -> ProblemFile:
+    """Raises ArgumentError for whatever is wrong with it; relative paths in it start at its directory."""
     text = _read_text(path)
+    data = _tables(path, text)
+    if "command" not in data:
+        raise ArgumentError(
+            f"{path}: found no command, wanted such as command = ['./simulate', '{{params}}']"
+        )
+    pairs = []
+    for name, table in data["parameters"].items():
+        try:
+            pairs.append((name, read_parameter(name, table)))
+        except ArgumentError as error:
+            where = f"parameters.{name}"
+            strange = next((key for key in table if key not in (*KEYS, *OLD_KEYS)), None)
+            if strange is None:
+                raise ArgumentError(f"{path}{_line_of(text, where)}: {error}") from None
+            line = _line_of(text, strange, where)
+            raise ArgumentError(f"{path}{line}: {error}{_where_else(strange, where)}") from None
+    if not pairs:
+        raise ArgumentError(f"{path}: found no parameters, wanted at least one, such as [parameters.width]")
+    try:
+        program = _with_paths(data["program"], path, ("directory",))
+        run = _with_paths(data["run"], path, ("run_dir", "warm_start"))
+        if "seed" in run:
+            run["rng"] = check_number("seed", run.pop("seed"), above=-1, whole=True, optional=False)
+        program |= {"here": path.resolve().parent, "problem_file": path.resolve()}
+        return make_problem(data["command"], pairs, run, program)
+    except ArgumentError as error:
+        # The file's own word for it.
+        said = re.sub(r"^argv\b", "command", str(error))
+        argument = re.split(r"\W", said, maxsplit=1)[0]
+        table = "program" if argument in PROGRAM else "run" if argument in RUN else ""
+        line = _line_of(text, argument, table) if table or argument in TOP else ""
+        raise ArgumentError(f"{path}{line}: {said}") from None
+
+
+def _tables(path: Path, text: str) -> dict[str, Any]:
+    """The file's four parts, with keys that we know and tables where there have to be some."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > MAX_DOTS and _STRING_OR_COMMENT.sub("", line).count(".") > MAX_DOTS:
             raise ArgumentError(f"{path}, line {number}: found more than {MAX_DOTS} dots, wanted TOML")
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # not TOML, a number of too many digits, too deeply nested
-        raise ArgumentError(f"{path}: found {error}, wanted TOML") from None
+        said = _ERROR.fullmatch(str(error))
+        where, what = (f", line {said[2]}", said[1]) if said else ("", str(error))
+        twice = _TWICE.fullmatch(what)
+        if twice:
+            raise ArgumentError(
+                f"{path}{where}: found two parameters of the name {twice[1]}, wanted one name for each"
+            ) from None
+        if what == "Cannot overwrite a value":
+            raise ArgumentError(f"{path}{where}: found a key for the second time, wanted it once") from None
+        raise ArgumentError(f"{path}{where}: found {what[:200]}, wanted TOML") from None
 
-    def check(table: Any, known: tuple[str, ...], where: str) -> dict[str, Any]:
+    def check(table: Any, known: Sequence[str], where: str) -> dict[str, Any]:
         if not isinstance(table, dict):
-            raise ArgumentError(f"{path}: found {where or 'the file'} = {shown(table)}, wanted a table")
-        for key in table:
+            raise ArgumentError(
+                f"{path}{_line_of(text, where)}: found {where} = {shown(table)}, wanted a table such as "
+                f"[{'parameters.width' if where == 'parameters' else where}]"
+            )
+        for key in table if known else ():
             if key not in known:
                 inside = f" in [{where}]" if where else ""
                 raise ArgumentError(
-                    f"{path}{_line_of(text, key)}: found the key {key!r}{inside}, wanted one of "
-                    f"{', '.join(known)}{nearest(key, known)}"
+                    f"{path}{_line_of(text, key, where)}: found the key {key!r}{inside}, wanted one of "
+                    f"{', '.join(known)}{_where_else(key, where) or nearest(key, known)}"
                 )
         return table
 
     check(data, TOP, "")
-    if "command" not in data:
-        raise ArgumentError(
-            f"{path}: found no command, wanted such as command = ['./simulate', '{{params}}']"
-        )
-    run = dict(check(data.get("run", {}), RUN, "run"))
-    program = check(data.get("program", {}), PROGRAM, "program")
-    tables = data.get("parameters", {})
-    if not isinstance(tables, dict):
-        raise ArgumentError(
-            f"{path}: found parameters = {shown(tables)}, wanted tables such as [parameters.k]"
-        )
-    for name, table in tables.items():
-        check(table, PARAMETER, f"parameters.{name}")
-        missing = [key for key in ("start", "step") if key not in table]
-        if missing:
-            raise ArgumentError(
-                f"{path}{_line_of(text, name)}: found no {missing[0]} in [parameters.{name}], "
-                "wanted start and step"
-            )
-    try:
-        parameters = [Parameter(name, **table) for name, table in tables.items()]
-        return make_problem(data["command"], parameters, run, program, path.resolve().parent)
-    except ArgumentError as error:
-        raise ArgumentError(f"{path}: {error}") from None
+    found = {name: check(data.get(name, {}), keys, name) for name, keys in _KNOWN.items()}
+    for name, table in found["parameters"].items():
+        check(table, (), f"parameters.{name}")
+    return {**data, **found}
+
+
+_KNOWN: dict[str, tuple[str, ...]] = {"parameters": (), "program": PROGRAM, "run": RUN}
+
+
+def _where_else(key: str, where: str) -> str:
+    """For a key in the wrong table, as it happens where a [table] begins earlier than one thinks."""
+    if key in TOP:
+        return f"; {key!r} belongs above the first [table]" if key == "command" else f"; write [{key}]"
+    for name in ("program", "run"):
+        if key in _KNOWN[name] and name != where:
+            return f"; {key!r} belongs in [{name}]"
+    return ""
+
+
+def _with_paths(table: dict[str, Any], path: Path, names: Sequence[str]) -> dict[str, Any]:
+    """The table with its relative paths as seen from here."""
+    paths = {name: path.parent / check_path(name, table[name]) for name in names if name in table}
+    return {**table, **paths}
 
 
 def _read_text(path: Path) -> str:
@@ -207,28 +219,43 @@ def _read_text(path: Path) -> str:
         raise ArgumentError(f"{path}: cannot be read ({error})") from None
 
 
-def parse_parameter(text: str) -> Parameter:
-    """`name=start,step[,lower,upper][,log]` of the command line."""
-    match = re.fullmatch(r"([^=]+)=(.+)", text)
-    parts = match[2].split(",") if match else []
-    scale = "linear"
-    if parts and parts[-1].strip() in ("log", "linear"):
-        scale = parts.pop().strip()
+def parse_parameter(text: str) -> tuple[str, Parameter]:
+    """`name=lower..upper[,log|integer]` or `name=start,sigma[,lower,upper][,log|integer]`."""
+    name, equals, said = (part.strip() for part in text.partition("="))
+    parts = [part.strip() for part in said.split(",")]
+    table: dict[str, Any] = {}
+    while parts and parts[-1] in ("log", "linear", "integer"):
+        word = parts.pop()
+        table |= {"integer": True} if word == "integer" else {"log": word == "log"}
+    keys: tuple[str, ...] = ("start", "sigma", "lower", "upper")
+    if len(parts) == 1 and ".." in parts[0]:
+        parts, keys = list(parts[0].partition("..")[::2]), ("lower", "upper")
     try:
         numbers = [float(part) for part in parts]
     except ValueError:
         numbers = []
-    if not match or len(numbers) not in (2, 4):
-        raise ArgumentError(f"param: found {text!r}, wanted name=start,step[,lower,upper][,log]")
-    lower, upper = numbers[2:] or (-math.inf, math.inf)
-    return Parameter(match[1].strip(), numbers[0], numbers[1], lower, upper, scale)
+    if not name or not equals or len(numbers) not in (2, len(keys)):
+        raise ArgumentError(
+            f"param: found {shown(text)}, wanted name=lower..upper[,log|integer] or "
+            "name=start,sigma[,lower,upper][,log|integer]"
+        )
+    return name, read_parameter(name, table | dict(zip(keys, numbers, strict=False)))
 
 
-def _line_of(text: str, key: str) -> str:
-    """`, line n` of the first line that sets the key or opens its table."""
-    quoted = rf"[\"']?{re.escape(key)}[\"']?"
-    pattern = re.compile(rf"^\s*(?:{quoted}\s*[=.]|\[+[^\]]*{quoted}\s*\]+)")
+def _line_of(text: str, key: str, table: str = "") -> str:
+    """`, line n` of the first line that sets the key of this table, or opens the table of its name."""
+    wanted = _unquoted(f"{table}.{key}" if table else key)
+    current = ""
     for number, line in enumerate(text.splitlines(), 1):
-        if pattern.match(line):
+        header = _HEADER.match(line)
+        if header:
+            current = f"{_unquoted(header[1])}."
+        setting = None if header else _SETTING.match(line)
+        found = current if header else f"{current}{_unquoted(setting[1])}." if setting else ""
+        if found == f"{wanted}." or (setting and found.startswith(f"{wanted}.")):
             return f", line {number}"
     return ""
+
+
+def _unquoted(key: str) -> str:
+    return re.sub(r"[\"'\s]", "", key)

@@ -1,10 +1,8 @@
-"""`fmnes init`, `minimize`, `resume` and `show`: runs of external programs, kept in run directories."""
+"""`fmnes minimize`, `resume` and `show`: runs of external programs, kept in run directories."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +11,7 @@ from rich.console import Console
 
 import fmnes
 from fmnes.arguments import check_number, check_path
-from fmnes.cli import output, templates
+from fmnes.cli import output
 from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
 from fmnes.cli.reading import command_of, objective_of, read_run
 from fmnes.errors import ArgumentError, RunError
@@ -32,27 +30,6 @@ Retries = Annotated[int | None, typer.Option(help="Further tries of a lost evalu
 Target = Annotated[float | None, typer.Option(help="Stop at a value as low as this.")]
 
 
-def init(
-    folder: Annotated[Path, typer.Argument(help="Where to write them.")] = Path(),
-) -> None:
-    """Write a commented problem file and a small failing simulator beside it, ready to run."""
-    problem, simulator = folder / "problem.toml", folder / "simulate.py"
-    try:
-        for path in (problem, simulator):
-            if os.path.lexists(path):
-                raise ArgumentError(
-                    f"{path}: found it there already, wanted to write it; choose another folder"
-                )
-        folder.mkdir(parents=True, exist_ok=True)
-        python = json.dumps(sys.executable)[1:-1]
-        problem.write_text(templates.PROBLEM.replace("PYTHON", python), encoding="utf-8")
-        simulator.write_text(templates.SIMULATOR, encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(f"{folder}: the files cannot be written there ({error})") from None
-    run = f"fmnes minimize {output.as_argument(problem)}"
-    output.say(Console(), f"wrote {problem} and {simulator}; now run:  {run}")
-
-
 def minimize(
     words: Annotated[
         list[str],
@@ -63,7 +40,10 @@ def minimize(
     ],
     param: Annotated[
         list[str] | None,
-        typer.Option(help="name=start,step[,lower,upper][,log]; once for each parameter, without a file."),
+        typer.Option(
+            help="name=lower..upper[,log|integer] or name=start,sigma[,lower,upper][,log|integer]; once for "
+            "each parameter, without a file."
+        ),
     ] = None,
     run_dir: Annotated[
         Path | None, typer.Option(help="Keep the run here; by default beside the problem file, as NAME.run.")
@@ -104,7 +84,7 @@ def minimize(
     kept = run_dir or Path(in_file)
 
     def run(**more: Any) -> Result:
-        return fmnes.minimize(problem.command, **problem.start, **options, run_dir=kept, **more)
+        return fmnes.minimize(problem.command, problem.space.parameters, **options, run_dir=kept, **more)
 
     _run(run, problem.command, kept, options.get("max_evaluations"), as_json)
 
@@ -176,8 +156,8 @@ def _run(run: Any, command: Command, kept: Path, max_evaluations: int | None, as
     d = len(result.x_mean)
     if command.names is not None and len(command.names) != d:
         raise RunError(f"{kept}: found {len(command.names)} names, wanted {d} as its points have")
-    values = None if result.x is None else result.x.tolist()
-    names = command.names or [f"x{i}" for i in range(d)]
+    names = list(result.parameters or command.names or [f"x{i}" for i in range(d)])
+    values = None if result.x is None else result.vector.tolist()
     if as_json:
         typer.echo(json.dumps(output.as_json(result, names, values)))
     else:

@@ -6,6 +6,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Protocol
 
+import numpy as np
+
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.outcome import Outcome
@@ -78,7 +80,8 @@ def choose_evaluator(
         if executor is not None or vectorized:
             raise ArgumentError("fun: found a Command together with executor or vectorized; wanted workers=")
         command = fun if timeout is None else replace(fun, timeout=timeout)
-        command.check(d, None if space is None else space.names)
+        # Any point will do: it tells the names, and which of them are whole numbers.
+        command.check(d, None if space is None else space.named(np.zeros(d)))
         from fmnes.evaluation.programs.runner import CommandEvaluator
 
         named = None if space is None else space.named

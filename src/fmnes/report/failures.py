@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.logger import logger, one_line
 from fmnes.outcome import Outcome, from_number
 from fmnes.result import Failure, Vector
 
@@ -38,6 +40,8 @@ class Ledger:
         if outcome.status != "infeasible":
             return
         reason = outcome.reason
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("evaluation failed: %s", one_line(reason))
         if reason not in self._entries and len(self._entries) >= MAX_REASONS:
             reason = OTHER
         if reason not in self._entries:

@@ -6,25 +6,15 @@ The history is part of every snapshot, so it must stay small.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.result import View
+from fmnes.result import Columns, View
 
-COLUMNS = (
-    "restart",
-    "generation",
-    "evaluations",
-    "best",
-    "generation_best",
-    "sigma",
-    "longest_axis",
-    "shortest_axis",
-    "feasible_share",
-    "seconds",
-)
+#: What they hold is said there. A snapshot has them in this order.
+COLUMNS = tuple(Columns.__annotations__)
 _WHOLE = ("restart", "generation", "evaluations")
 #: Rows; when there are so many, every second one goes.
 MAX_ROWS = 2**15
@@ -96,9 +86,10 @@ class History:
             history._started = time.monotonic() - float(rows[-1, COLUMNS.index("seconds")])
         return history
 
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> Columns:
         rows = self.rows
-        return {
+        columns = {
             name: rows[:, i].astype(np.int64) if name in _WHOLE else rows[:, i].copy()
             for i, name in enumerate(COLUMNS)
         }
+        return cast(Columns, columns)

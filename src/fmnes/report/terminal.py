@@ -1,36 +1,15 @@
-"""What a terminal is given: users' words as plain text, through a stream that cannot fail.
-
-Reasons, names, messages and paths come from programs, problem files and run directories, some of them made
-elsewhere. Shown as they are, a control sequence among them would be obeyed by the terminal.
-"""
+"""What a terminal is given: users' words as plain text (text.py), through a stream that cannot fail."""
 
 from __future__ import annotations
 
 import os
 import sys
-import unicodedata
 from typing import IO, Any
 
-#: Joiners: several scripts need them, and they do nothing to a terminal.
-_HARMLESS = "\u200c\u200d"
+from fmnes.text import literal as literal
+
 #: For terminals that lack them; anything else becomes an escape such as \u4e2d.
 _SPELT_OUT = str.maketrans({"×": "x", "σ": "sigma", "λ": "lambda", "…": "...", "–": "-", "−": "-", "≤": "<="})
-
-
-def literal(text: str, lines: bool = False) -> str:
-    """The text with everything a terminal might take for a command as an escape, such as \\x1b.
-
-    lines: line ends and tabs stay, for texts that are more than one line.
-    """
-    return "".join(c if c.isprintable() or (lines and c in "\n\t") else _escape(c) for c in text)
-
-
-def _escape(c: str) -> str:
-    if c in _HARMLESS:
-        return c
-    if unicodedata.category(c) == "Zs":  # the spaces of other scripts
-        return " "
-    return c.encode("unicode_escape").decode()
 
 
 class QuietStream:

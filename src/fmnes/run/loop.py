@@ -18,6 +18,7 @@ from fmnes.outcome import LOST, MINUS_INFINITY, WRONG_TYPE, Outcome, from_number
 from fmnes.report.history import COLUMNS
 from fmnes.report.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
+from fmnes.run import telling
 from fmnes.run.restarts import (
     LOOK_XTOL,
     Plan,
@@ -78,6 +79,7 @@ class Loop:
 
     def run(self) -> Result:
         """To the end, restarts included."""
+        telling.begins(self.state, self._max_evaluations)
         try:
             stop = self._run_all()
         except KeyboardInterrupt:  # outside of an evaluation
@@ -85,7 +87,9 @@ class Loop:
         self._note_failures()
         if self._progress:
             self._progress.close(self.state.totals.view_with(self.state.opt.view(), self.state.opt))
-        return self._result(stop)
+        result = self._result(stop)
+        telling.ended(result)
+        return result
 
     def _run_all(self) -> Stop:
         stop = self._evaluate_start() or self._run_one()
@@ -94,6 +98,7 @@ class Loop:
                 self._begin(plan, stop)
             except ArgumentError:  # so many points do not fit into this machine
                 break
+            telling.searches_again(plan, stop, self.state.evaluations)
             stop = self._run_one()
         if stop.reason in (StopReason.MAX_EVALUATIONS, StopReason.TARGET):
             return self._limit() or stop  # with the numbers of all searches together
@@ -346,6 +351,7 @@ class Loop:
             if not outcome.remembered:
                 self._lost[name] = self._lost.get(name, 0) + 1
                 worst, reason = max(worst, self._lost[name]), outcome.reason
+                telling.lost(name, self._lost[name], self._retries, reason)
         if not worst:
             return None
         if worst > self._retries:
@@ -371,6 +377,7 @@ class Loop:
         if view.generation == 0 or state.history.has(view):  # nothing yet, or seen before the run was resumed
             return None
         state.history.add(view)
+        telling.observed(view)
         if self._progress:
             self._progress.add(view)
         if self._callback is None:

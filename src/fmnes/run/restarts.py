@@ -83,12 +83,12 @@ class Searched(NamedTuple):
         return cls(kind, count(population_size), count(evaluations), gained, failing, stop)
 
 
-def check_restarts(found: Any) -> None:
+def check_restarts(found: Any) -> int | str:
     if isinstance(found, str):
         if found != BIPOP:
             raise ArgumentError(f"restarts: found {shown(found)}, wanted a whole number or {BIPOP!r}")
-        return
-    check_count("restarts", found, 0)
+        return found
+    return check_count("restarts", found, 0)
 
 
 def next_search(

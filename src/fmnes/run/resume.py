@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.arguments import check_callback, check_flag, check_path, names_options
+from fmnes.arguments import Default, check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
+from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.environment import read_environment
+from fmnes.logger import logger, one_line
 from fmnes.result import Result, StopReason, View
 from fmnes.run.session import StoppedByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective, space_of
@@ -19,7 +22,7 @@ from fmnes.run.snapshots import RunState
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 
-_UNCHANGED: Any = object()
+_UNCHANGED: Any = Default("unchanged")
 #: Endings after which there is more to do, as soon as the run is taken up again.
 _OPEN_ENDINGS = {
     reason.name
@@ -70,6 +73,8 @@ def resume(
         if not ended and objective is None:
             name = directory.config["objective"]["name"]
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
+
+        logger.info("the run in %s is taken up again", one_line(str(directory.path)))
 
         def go_on() -> Result:
             state = _state(directory, settings)
@@ -161,12 +166,7 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
     if fun is None:
         if remembered["kind"] == "function":
             return None
-        if remembered.get("environment_names"):
-            raise ArgumentError(
-                "fun: found none, but the command has an environment of its own "
-                f"({remembered['environment_names']}), which is not kept; wanted the Command again"
-            )
-        return command_from(remembered)
+        return _command(directory, remembered)
     found = describe_objective(fun)
     for key in ("kind", "name", "argv", "names"):
         theirs, ours = (_plain(d.get(key)) for d in (remembered, found))
@@ -179,6 +179,30 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
                 "another objective"
             )
     return fun
+
+
+def _command(directory: RunDirectory, remembered: dict[str, Any]) -> Command:
+    """The Command of the run. Its environment may have secrets and is not kept: a problem file has it."""
+    try:
+        command = command_from(remembered)
+    except (ArgumentError, TypeError) as error:
+        raise RunError(f"{directory.path}: found an unusable configuration ({error})") from None
+    names = remembered.get("environment_names")
+    if not names:
+        return command
+    if command.problem_file is None:
+        raise ArgumentError(
+            f"fun: found none, but the command has an environment of its own ({names}), which is not kept; "
+            "wanted the Command again"
+        )
+    environment = read_environment(command.problem_file)
+    missing = sorted(set(names) - set(environment))
+    if missing:
+        raise ArgumentError(
+            f"{command.problem_file}: found no {', '.join(missing)} in its environment, wanted it as when "
+            "the run began"
+        )
+    return replace(command, environment=environment)
 
 
 def _plain(value: Any) -> Any:

@@ -38,19 +38,22 @@ class Settings:
     evaluate_start: bool = False
 
     def __post_init__(self) -> None:
+        def settle(name: str, value: Any) -> None:  # 1e4 as 10000
+            object.__setattr__(self, name, value)
+
         check_number("target", self.target)
         check_choice("on_error", self.on_error, ("infeasible", "raise"))
-        check_number("max_evaluations", self.max_evaluations, above=0, whole=True)
+        settle("max_evaluations", check_number("max_evaluations", self.max_evaluations, above=0, whole=True))
         check_number("max_seconds", self.max_seconds, above=0)
         check_number("timeout", self.timeout, above=0)
-        check_restarts(self.restarts)
+        settle("restarts", check_restarts(self.restarts))
         check_choice("restart_from", self.restart_from, ORIGINS)
         check_flag("second_look", self.second_look)
         check_flag("evaluate_start", self.evaluate_start)
         for name in ("retries", "workers"):
             value = getattr(self, name)
-            if not (name == "workers" and is_number(value, whole=True) and value == -1):  # one for each core
-                check_count(name, value, 1 if name == "workers" else 0)
+            every = name == "workers" and is_number(value, whole=True) and value == -1  # one for each core
+            settle(name, -1 if every else check_count(name, value, 1 if name == "workers" else 0))
 
     def evaluator(
         self,

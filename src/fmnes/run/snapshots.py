@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
+from fmnes.logger import logger
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.run.searches import Searches, StartPoint
@@ -133,4 +134,5 @@ class Snapshots:
         except (RunError, SnapshotError) as error:
             raise StorageError(str(error)) from error
         now = time.monotonic()
+        logger.debug("snapshot written at evaluation %d, in %.3g s", state.evaluations, now - began)
         self._due = now + max(SNAPSHOT_SECONDS, SNAPSHOT_REST * (now - began) if SNAPSHOT_SECONDS else 0.0)

@@ -59,6 +59,7 @@ class Totals:
             best=self.best_with(opt),
             restart=self.restarts,
             n_repeated=self.repeated + view.n_repeated,
+            n_infeasible=self.infeasible + view.n_infeasible,
         )
 
     def dump(self) -> tuple[dict[str, int], Arrays]:

@@ -9,7 +9,7 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.arguments import check_number, check_path
+from fmnes.arguments import Default, check_number, check_path
 from fmnes.errors import ArgumentError, SnapshotError, UsageError
 from fmnes.result import Best
 from fmnes.search.points import Name, Point, mark_of, name_of
@@ -18,7 +18,7 @@ from fmnes.search.slots import Generation
 from fmnes.search.values import read_value, read_values
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 
-_NOT_GIVEN: Any = object()
+_NOT_GIVEN: Any = Default("not given")
 _NO_SLOTS = np.empty(0, dtype=np.intp)
 
 

@@ -188,6 +188,7 @@ class Search:
             generation_best=self._recent.bests[-1] if self._recent.bests else np.inf,
             best=self._best,
             n_repeated=self.n_repeated,
+            n_infeasible=self.n_infeasible,
         )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.strategies.base import Shape, Strategy
-from fmnes.strategies.checks import check_positive_int
+from fmnes.strategies.checks import settle_positive_ints
 from fmnes.strategies.cma_es import CMAES
 from fmnes.strategies.cr_fm_nes import CRFMNES
 from fmnes.strategies.fm_nes import AFMNES, DXNESIC, FMNES
@@ -51,7 +51,7 @@ class Resampling:
                 f"Resampling: found {self.strategy.name!r}, whose points come in mirrored pairs that a new "
                 "draw would break; wanted fmnes.XNES() or fmnes.CMAES()"
             )
-        check_positive_int("max_redraws", self.max_redraws)
+        settle_positive_ints(self, "max_redraws")
 
 
 def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:

@@ -20,12 +20,19 @@ def check_choice(argument: str, found: object, wanted: Sequence[str]) -> None:
         raise ArgumentError(f"{argument}: found {shown(found)}, wanted one of {listed}{hint}")
 
 
-def check_positive_int(argument: str, found: Any) -> None:
+def check_positive_int(argument: str, found: Any) -> int | None:
     """None is fine: it means that we choose."""
     if found is None:
-        return
+        return None
     if not is_number(found, whole=True) or found < 1:
         raise ArgumentError(f"{argument}: found {shown(found)}, wanted a whole number of at least 1, or None")
+    return int(found)
+
+
+def settle_positive_ints(settings: Any, *names: str) -> None:
+    """Of frozen settings: 8.0 becomes 8."""
+    for name in names:
+        object.__setattr__(settings, name, check_positive_int(name, getattr(settings, name)))
 
 
 def own_matrix(argument: str, found: ArrayLike) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from fmnes.backends import NUMPY, Array, Backend
 from fmnes.steps.paths import expected_norm, follow
 from fmnes.steps.ranking import ranks_by_value
 from fmnes.strategies.base import Shape
-from fmnes.strategies.checks import check_choice, check_positive_int
+from fmnes.strategies.checks import check_choice, settle_positive_ints
 
 
 class CMAESState(NamedTuple):
@@ -108,7 +108,7 @@ class CMAES:
 
     def __post_init__(self) -> None:
         check_choice("parameters", self.parameters, ("2016", "2006"))
-        check_positive_int("refresh", self.refresh)
+        settle_positive_ints(self, "refresh")
 
     @property
     def name(self) -> str:

@@ -48,7 +48,7 @@ from fmnes.steps.successes import (
 )
 from fmnes.steps.weights import distance_alpha, distance_weights, weights_of_half
 from fmnes.strategies.base import Shape
-from fmnes.strategies.checks import check_choice, check_positive_int, check_shape_matrix, own_matrix
+from fmnes.strategies.checks import check_choice, check_shape_matrix, own_matrix, settle_positive_ints
 from fmnes.strategies.equality import EqualByContent
 from fmnes.strategies.fm_nes_constants import SMALL, Selected, constants, selected, selected_by
 
@@ -126,8 +126,7 @@ class FMNES(EqualByContent):
     max_population_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_positive_int("population_size", self.population_size)
-        check_positive_int("max_population_size", self.max_population_size)
+        settle_positive_ints(self, "population_size", "max_population_size", "refresh")
         if self.max_population_size is not None and self.max_population_size < max(
             self.population_size or 4, 4
         ):
@@ -140,7 +139,6 @@ class FMNES(EqualByContent):
         check_choice("rank_one", self.rank_one, ("on-ridge", "always", "never"))
         check_choice("path_rate", self.path_rate, ("tables", "printed"))
         check_choice("alpha", self.alpha, ("tables", "public"))
-        check_positive_int("refresh", self.refresh)
         check_number("ridge_threshold", self.ridge_threshold, above=1, optional=False)
         if not isinstance(self.reset, bool):
             raise ArgumentError(f"reset: found {shown(self.reset)}, wanted True or False")

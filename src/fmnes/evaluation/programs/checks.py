@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from typing import Any
 
 from fmnes.arguments import is_number, shown
@@ -29,6 +31,19 @@ def check_strings(argument: str, found: Any) -> tuple[str, ...]:
         if not isinstance(element, str) or "\0" in element or (not element and argument != "argv"):
             raise ArgumentError(f"{argument}: found {shown(element)}, wanted text")
     return strings
+
+
+def read_plain(path: str, limit: int) -> tuple[bytes, int]:
+    """A file of the user's, up to one byte beyond the limit, and its permissions; raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for ever
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is no plain file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit + 1), mode
+    finally:
+        os.close(descriptor)
 
 
 def check_codes(argument: str, found: Any, *, signals: bool = False) -> tuple[int, ...]:

@@ -28,14 +28,10 @@ from fmnes.errors import ArgumentError, Infeasible, Lost
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.checks import check_bytes, check_codes, check_strings
 from fmnes.evaluation.programs.environment import check_environment
-from fmnes.evaluation.programs.inputs import TAKEN, Inputs, check_targets, read_inputs
+from fmnes.evaluation.programs.inputs import TAKEN, Inputs, check_targets, point_of, read_inputs
 from fmnes.evaluation.programs.sources import check_source
 from fmnes.evaluation.programs.template import Hole, SomeNumber, parse_argument
 from fmnes.outcome import Outcome, lost
-from fmnes.result import Vector
-
-#: Where a value stands: {"file": ..., "regex": ...} and the like; see `sources.py`.
-Source = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -101,8 +97,8 @@ class Command:
     environment: Mapping[str, str | None] | None = field(default=None, repr=False, hash=False)  # secrets
     here: str | os.PathLike[str] | None = None
     problem_file: str | os.PathLike[str] | None = None
-    value: Source | None = field(default=None, hash=False)
-    outputs: Mapping[str, Source] | None = field(default=None, hash=False)
+    value: Mapping[str, str] | None = field(default=None, hash=False)
+    outputs: Mapping[str, Mapping[str, str]] | None = field(default=None, hash=False)
     fail_if: str | Sequence[str] = ()
     timeout: float | None = None
     memory_limit: int | str | None = None
@@ -132,6 +128,8 @@ class Command:
         settle("outputs", _outputs(self.outputs))
         texts = [self.fail_if] if isinstance(self.fail_if, str) and self.fail_if else self.fail_if
         settle("fail_if", check_strings("fail_if", texts))
+        if any(not text.strip() or len(text) > 1000 for text in self.fail_if):
+            raise ArgumentError("fail_if: found a blank text, or one of more than 1000 characters")
         settle("timeout", check_number("timeout", self.timeout, above=0))
         settle("memory_limit", check_bytes("memory_limit", self.memory_limit))
         settle("max_kept", check_number("max_kept", self.max_kept, above=-1, whole=True) or 0)
@@ -151,7 +149,7 @@ class Command:
         for element in self.argv:
             template = parse_argument(element)
             if self.names is not None:
-                template.fill(dict.fromkeys([*TAKEN, *names], SomeNumber()))
+                template.fill({**dict.fromkeys(TAKEN, ""), **dict.fromkeys(names, SomeNumber())})
 
     def __call__(self, x: ArrayLike | Mapping[str, float]) -> float:
         """The value at x, an array or {name: value}.
@@ -174,16 +172,14 @@ class Command:
         self, task: Task, deadline: float | None = None, named: Mapping[str, Any] | None = None
     ) -> Outcome:
         """What comes of one evaluation; `named` is the point in the user's words, if it has names."""
-        from fmnes.evaluation.programs.runner import (
-            CommandEvaluator,
-        )  # which knows this class, and is POSIX's
+        # Which knows this class, and is POSIX's.
+        from fmnes.evaluation.programs.runner import CommandEvaluator
         from fmnes.evaluation.programs.workspace import by_hand
 
         directory = None if self.directory is None else str(self.directory)
         workspace = by_hand(directory, self.max_kept, os.getpid())
-        evaluator = CommandEvaluator(
-            self, named=None if named is None else lambda x: dict(named), workspace=workspace
-        )
+        give = None if named is None else lambda x: dict(named)
+        evaluator = CommandEvaluator(self, named=give, workspace=workspace)
         try:
             for _, outcome in evaluator([task], deadline):
                 return outcome
@@ -208,7 +204,7 @@ class Command:
     def _check_names(self, inputs: Inputs, d: int | None, names: Iterable[str] | None) -> None:
         if names is None:
             if d is not None:
-                inputs.check(self.named(np.zeros(d)), self.names is not None)
+                inputs.check(point_of(self.names, np.zeros(d)), self.names is not None)
             return
         names = names if isinstance(names, Mapping) else tuple(names)
         if self.names is not None and tuple(names) != self.names:
@@ -244,7 +240,6 @@ class Command:
     @property
     def program(self) -> str:
         """The path of the program, absolute because it does not run here."""
-
         template = parse_argument(self.argv[0])
         for hole in template.pieces:
             if isinstance(hole, Hole) and hole.text != "here":
@@ -255,14 +250,6 @@ class Command:
         if os.sep not in name:
             name = shutil.which(name, path=(self.environment or {}).get("PATH")) or name
         return os.path.join(str(self.here), name.removeprefix("./")) if os.sep in name else name
-
-    def named(self, x: Vector) -> dict[str, Any]:
-        """The point as {name: value}; x0, x1, … where it has no names. x: (d,)"""
-        if self.names is None:
-            return {f"x{i}": value for i, value in enumerate(x.tolist())}
-        if len(x) != len(self.names):
-            raise ArgumentError(f"names: found {len(self.names)} for a point of {len(x)} coordinates")
-        return dict(zip(self.names, x.tolist(), strict=True))
 
 
 # A decorator of the class would hide its signature from `help` and from type checkers.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import stat
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from fmnes.arguments import check_path, shown
 from fmnes.errors import ArgumentError
+from fmnes.evaluation.programs.checks import read_plain
 
 #: As many programs run at a time as there are workers: each of them with a thread for every core is many
 #: times slower. ngspice minds none of these but OMP_THREAD_LIMIT.
@@ -28,7 +28,11 @@ _MAX_BYTES = 8 * 2**20
 
 def variables(ours: Mapping[str, str], theirs: Mapping[str, str | None] | None) -> dict[str, str]:
     """The environment that a program sees."""
-    joined = {**dict.fromkeys(ONE_THREAD, "1"), **ours, **(theirs or {})}
+    said = {**ours, **(theirs or {})}
+    joined = {**dict.fromkeys(ONE_THREAD, "1"), **said}
+    if "OMP_THREAD_LIMIT" not in said:  # who asks for four threads is not to be held to one
+        threads = joined["OMP_NUM_THREADS"] or ""
+        joined["OMP_THREAD_LIMIT"] = threads if threads.isdecimal() else None
     return {name: value for name, value in joined.items() if value is not None}
 
 
@@ -65,16 +69,12 @@ def read_environment(path: str | os.PathLike[str]) -> dict[str, str]:
     """
     name = check_path("problem_file", path)
     try:
-        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for ever
-        with open(descriptor, "rb") as file:
-            plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
-            data = file.read(_MAX_BYTES + 1) if plain else b""
-        if not plain or len(data) > _MAX_BYTES:
-            raise ArgumentError(f"{name}: found something else than a problem file")
+        data, _ = read_plain(name, _MAX_BYTES)
+        if len(data) > _MAX_BYTES:
+            raise ArgumentError(f"found more than {_MAX_BYTES} bytes, wanted a problem file")
         return environment_of(tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n")))
     except ArgumentError as error:
-        text = str(error)
-        raise ArgumentError(text if text.startswith(name) else f"{name}: {text}") from None
+        raise ArgumentError(f"{name}: {error}") from None
     except OSError as error:
         raise ArgumentError(
             f"{name}: found no problem file ({error.strerror}), wanted it for the program's environment, "

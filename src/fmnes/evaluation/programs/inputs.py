@@ -11,15 +11,18 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.programs.checks import read_plain
 from fmnes.evaluation.programs.process import PARAMS, RESULTS, STDERR, STDIN, STDOUT
 from fmnes.evaluation.programs.template import SomeNumber, Template, parse_argument, parse_file
+from fmnes.result import Vector
 
 if TYPE_CHECKING:
     from fmnes.evaluation.programs.command import Command
@@ -105,6 +108,16 @@ class Inputs(NamedTuple):
             _place(support, directory)
         return argv
 
+    def is_old(self, file: str, directory: Path) -> bool:
+        """Whether a file is still as it was copied: then it is not the program's answer."""
+        first, *rest = Path(file).parts
+        for one in self.support:
+            if one.target == first:
+                with suppress(OSError):
+                    theirs, ours = Path(one.source, *rest).stat(), (directory / file).lstat()
+                    return (theirs.st_size, theirs.st_mtime_ns) == (ours.st_size, ours.st_mtime_ns)
+        return False
+
     def _known(self, point: Mapping[str, Any], directory: Path) -> dict[str, Any]:
         files = {name: str(directory / file) for name, file in FILES.items()}
         return {**files, "here": self.here, **point}
@@ -112,6 +125,15 @@ class Inputs(NamedTuple):
     def _places(self) -> str:
         names = dict.fromkeys(template.where for template in self.templates)
         return ", ".join(names) if len(names) <= 5 else f"argv and {len(names) - 1} files"
+
+
+def point_of(names: Sequence[str] | None, x: Vector) -> dict[str, Any]:
+    """The point as {name: value}; x0, x1, … where it has no names. x: (d,)"""
+    if names is None:
+        return {f"x{i}": value for i, value in enumerate(x.tolist())}
+    if len(x) != len(names):
+        raise ArgumentError(f"names: found {len(names)} for a point of {len(x)} coordinates")
+    return dict(zip(names, x.tolist(), strict=True))
 
 
 def read_inputs(command: Command) -> Inputs:
@@ -132,7 +154,18 @@ def read_inputs(command: Command) -> Inputs:
 
 
 def check_targets(command: Command) -> None:
-    """Raises ArgumentError for two files of one name in the evaluation's directory, or one of ours."""
+    """Raises ArgumentError for two files of one name in the evaluation's directory, or one of ours.
+
+    So for an answer in what is linked: all evaluations would write to one file.
+    """
+    links = {target_of("link", str(path)): str(path) for path in command.link}
+    for source in [command.value or {}, *(command.outputs or {}).values()]:
+        file = source.get("file", "stdout.txt")
+        if Path(file).parts[0] in links:
+            raise ArgumentError(
+                f"link: found {links[Path(file).parts[0]]!r}, where the program is to write {file!r}, the "
+                "same for all evaluations; wanted copy="
+            )
     seen: dict[str, str] = {}
     for argument, path in files_of(command):
         target = target_of(argument, path)
@@ -173,12 +206,7 @@ def _json(task: Task, point: Mapping[str, Any], has_names: bool) -> str:
 def _read_template(argument: str, here: str, path: str) -> tuple[Template, int]:
     """A template and its permissions."""
     try:
-        descriptor = os.open(os.path.join(here, path), os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait
-        with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ArgumentError(f"{argument}: found {path!r}, which is no plain file, wanted a text file")
-            data = file.read(MAX_TEMPLATE + 1)
+        data, mode = read_plain(os.path.join(here, path), MAX_TEMPLATE)
     except (FileNotFoundError, NotADirectoryError):
         raise ArgumentError(f"{argument}: found no file {path!r} in {here}, wanted a template") from None
     except OSError as error:
@@ -194,7 +222,7 @@ def _read_template(argument: str, here: str, path: str) -> tuple[Template, int]:
         raise ArgumentError(
             f"{argument}: found {path!r}, which is not UTF-8 at byte {error.start}{instead or '; save it so'}"
         ) from None
-    return parse_file(text, os.path.basename(path)), status.st_mode
+    return parse_file(text, os.path.basename(path)), mode
 
 
 def _check_support(one: Support, place: str) -> None:

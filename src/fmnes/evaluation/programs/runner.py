@@ -21,10 +21,10 @@ from fmnes.evaluation.programs.checks import check_bytes
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.environment import variables
 from fmnes.evaluation.programs.guard import TOKEN, Guard
-from fmnes.evaluation.programs.inputs import read_inputs
+from fmnes.evaluation.programs.inputs import point_of, read_inputs
 from fmnes.evaluation.programs.process import PARAMS, STDIN, Program
 from fmnes.evaluation.programs.verdict import outcome_of
-from fmnes.evaluation.programs.workspace import Workspace
+from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace
 from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
 from fmnes.result import Vector
 
@@ -58,7 +58,8 @@ class CommandEvaluator:
         self._inputs = read_inputs(command)
         sources = [command.value or {}, *(command.outputs or {}).values()]
         self._whole = any("regex" in source and "file" not in source for source in sources)
-        self._named = named or command.named
+        self._memory_limit = check_bytes("memory_limit", command.memory_limit)
+        self._named = named or (lambda x: point_of(command.names, x))
         self._has_names = named is not None or command.names is not None
         self._workers = check_number("workers", workers, above=0, whole=True) or 1
         self._selector = selectors.DefaultSelector()
@@ -124,7 +125,7 @@ class CommandEvaluator:
                 self._clock,
                 stdin=PARAMS if inputs.stdin is None else STDIN,
                 texts=command.fail_if,
-                memory_limit=check_bytes("memory_limit", command.memory_limit),
+                memory_limit=self._memory_limit,
             )
             self._guard.watch(program.pid)
             return program
@@ -157,16 +158,18 @@ class CommandEvaluator:
         assert self._guard is not None
         command = self._command
         ending = program.finish(self._guard, whole=self._whole)
-        outcome = outcome_of(command, ending, program.directory, self._inputs.name_results)
+        outcome = outcome_of(command, self._inputs, ending, program.directory)
         outcome = replace(outcome, seconds=time.monotonic() - program.began)
         keep = command.keep
         if keep == "none" or (keep == "failed" and outcome.status == "value"):
             self._workspace.remove(program.directory)
             return outcome
-        kept = self._workspace.keep(program.directory, task.key, outcome.reason)
+        # The last try of a point that is lost each time may become a failure, with a reason of its own.
+        reason = f"{outcome.reason}, try {task.attempt}" if outcome.status == "lost" else outcome.reason
+        kept = self._workspace.keep(program.directory, task.key, reason)
         if kept is None:
             return outcome
-        return replace(outcome, detail=f"{outcome.detail}\nkept: {kept}"[-DETAIL_LIMIT:].lstrip())
+        return replace(outcome, detail=f"{outcome.detail}\n{KEPT_LINE}{kept}"[-DETAIL_LIMIT:].lstrip())
 
     def _abandon(self, programs: list[Program]) -> None:
         """Stop these, and whatever the batch has left behind."""

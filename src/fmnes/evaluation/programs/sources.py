@@ -114,8 +114,14 @@ class _Nothing:
 
 def _place(source: Mapping[str, str]) -> str:
     where = source.get("file", "the output")
-    how = source.get("json") or source.get("regex")
-    return f"{where} at {how!r}" if "json" in source else f"{where} by {how!r}" if how else where
+    if "json" in source:
+        return f"{where} at {_quoted(source['json'])}"
+    return f"{where} by {_quoted(source['regex'])}" if "regex" in source else where
+
+
+def _quoted(text: str) -> str:
+    """As the user wrote it: repr would double its backslashes."""
+    return f"'{printable(text[:MAX_TEXT])}'"
 
 
 def _find(source: Mapping[str, str], ending: Ending, directory: Path) -> Any:
@@ -141,18 +147,21 @@ def _find(source: Mapping[str, str], ending: Ending, directory: Path) -> Any:
 
 
 def _by_regex(source: Mapping[str, str], read: Text) -> Any:
-    matches = deque(_pattern(source["regex"]).finditer(read.whole_lines), maxlen=1)
+    # An empty match, as (.*) has at the very end, has found nothing.
+    matches = deque((m for m in _pattern(source["regex"]).finditer(read.whole_lines) if m[0]), maxlen=1)
     last = matches[0] if matches else None
     where = source.get("file", "the output")
     if last is None:
         limit = MAX_FILE if "file" in source else TAIL
         part = f"the last {limit} bytes of {where}" if read.cut else where
         line = f"its last line: {read.last_line!r}" if read.last_line else "it is empty"
-        return _Nothing(f"the regular expression {source['regex']!r} found nothing in {part}; {line}")
+        return _Nothing(f"the regular expression {_quoted(source['regex'])} found nothing in {part}; {line}")
     found = last[1] if last.re.groups else last[0]
     if found is None:
         there = printable(last[0].strip()[:MAX_TEXT])
-        return _Nothing(f"the group of the regular expression {source['regex']!r} found nothing in {there!r}")
+        return _Nothing(
+            f"the group of the regular expression {_quoted(source['regex'])} found nothing in {there!r}"
+        )
     return found
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fmnes.evaluation.deaths import outcome_of_death
 from fmnes.evaluation.programs.answer import find_answer
-from fmnes.evaluation.programs.inputs import files_of, target_of
+from fmnes.evaluation.programs.inputs import Inputs, files_of, target_of
 from fmnes.evaluation.programs.output import Text, printable, read_tail
 from fmnes.evaluation.programs.process import TAIL, Ending
 from fmnes.evaluation.programs.sources import find_output, find_value
@@ -18,12 +19,12 @@ from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
 if TYPE_CHECKING:
     from fmnes.evaluation.programs.command import Command
 
-#: Characters of the end of a file that has no value in it.
-_FILE_END = 600
+#: Characters of the end of an output, or of a file, that has no value in it.
+_END = 600
 
 
-def outcome_of(command: Command, ending: Ending, directory: Path, in_file: bool) -> Outcome:
-    """What came of a run. in_file: the program was told where to write its results."""
+def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path) -> Outcome:
+    """What came of a run."""
     detail = printable((ending.stderr.strip() or ending.stdout.strip())[-DETAIL_LIMIT:], "\n\t")
     code = ending.code
     if ending.timed_out:
@@ -40,7 +41,9 @@ def outcome_of(command: Command, ending: Ending, directory: Path, in_file: bool)
     if death is not None and (code is None or code < 0):
         return replace(death, detail=detail)
     if command.value is None:
-        answer, problem = find_answer(ending, directory, in_file)
+        answer, problem = find_answer(ending, directory, inputs.name_results)
+    elif death is None and _is_old(command.value, inputs, directory):
+        answer, problem = None, f"did not write {command.value['file']!r}: it is still the one copied"
     elif death is None:
         answer, problem = find_value(command.value, ending, directory)
     else:
@@ -51,22 +54,31 @@ def outcome_of(command: Command, ending: Ending, directory: Path, in_file: bool)
     if death is not None:
         return infeasible(death.reason, fault=death.fault, detail=detail + _hint(command))
     if answer is None:
-        detail += _end_of_file(command, directory) + _hint(command)
+        ends = [ending.stdout.strip(), ending.stderr.strip()]  # it may have warned of something else
+        said = "\n".join(printable(end[-_END:], "\n\t") for end in ends if end)
+        detail = said + _end_of_file(command, directory) + _hint(command)
         return infeasible(problem, fault="garbled output", detail=detail)
     outcome = from_number(answer)
     if outcome.status != "value":
         return replace(outcome, detail=detail)
     if not command.outputs:
         return outcome
-    outputs = {name: find_output(source, ending, directory) for name, source in command.outputs.items()}
+    outputs = {
+        name: None if _is_old(source, inputs, directory) else find_output(source, ending, directory)
+        for name, source in command.outputs.items()
+    }
     return replace(outcome, outputs=outputs)
+
+
+def _is_old(source: Mapping[str, str], inputs: Inputs, directory: Path) -> bool:
+    return "file" in source and inputs.is_old(source["file"], directory)
 
 
 def _end_of_file(command: Command, directory: Path) -> str:
     """What the file ends with in which the value should be."""
     name = (command.value or {}).get("file")
     read = None if name is None else read_tail(directory, name, TAIL)
-    end = printable(read.text.strip()[-_FILE_END:], "\n\t") if isinstance(read, Text) else ""
+    end = printable(read.text.strip()[-_END:], "\n\t") if isinstance(read, Text) else ""
     return f"\n{name} ends with:\n{end}" if end else ""
 
 

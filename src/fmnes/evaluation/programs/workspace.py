@@ -21,6 +21,8 @@ from fmnes.evaluation.programs.removal import remove
 _COPY_BYTES, _COPY_FILES, _COPY_DEPTH = 100_000_000, 10_000, 100
 _NAME = re.compile(r"(?:r(\d+)-)?g(-?\d+)-s(\d+)(?:-w(\d+))?-a(\d+)-\w+-([0-9a-f]{8})", re.ASCII)
 
+#: What comes before the path in the detail of an outcome.
+KEPT_LINE = "kept: "
 #: The name of an evaluation: restart, generation, slot, redraw, attempt.
 Key = tuple[int, ...]
 
@@ -95,9 +97,18 @@ def by_hand(directory: str | None, max_kept: int, process: int) -> Workspace:
     return Workspace(directory, max_kept)
 
 
-def kept_directory(folder: Path, key: Key) -> Path | None:
-    """The directory of an evaluation, if it is still in the `kept` folder of a run directory."""
-    return next((kept.path for kept in reversed(_left_in(folder)) if kept.key == tuple(key)), None)
+def kept_directory(folder: Path, key: Key, detail: str = "") -> Path | None:
+    """Where the directory of an evaluation is, if it is still there.
+
+    folder: `kept` of the run directory, wherever that is by now. detail: the outcome's, whose last line says
+    where it was kept: with a `directory` of its own, a program's are there.
+    """
+    _, told, said = detail.rpartition(KEPT_LINE)
+    path = Path(said if told else "")
+    found = [kept.path for kept in _left_in(folder) if kept.key == tuple(key)]
+    if found:  # several, if the run was killed before it was logged
+        return next((one for one in found if one.name == path.name), found[0])
+    return path if path.is_absolute() and path.is_dir() else None
 
 
 def _prefix(key: Key) -> str:
@@ -118,14 +129,14 @@ def _first_repeated(kept: list[_Kept]) -> _Kept | None:
 
 
 def _left_in(folder: Path) -> list[_Kept]:
-    """What a run has kept, in the order of the keys."""
+    """What a run has kept, in any order."""
     found = []
     with suppress(OSError):
         for path in [] if folder.is_symlink() else folder.iterdir():  # a link may lead to another run's
             name = _NAME.fullmatch(path.name)
             if name and stat.S_ISDIR(path.lstat().st_mode):
                 found.append(_Kept(tuple(int(part or 0) for part in name.groups()[:5]), path, name[6]))
-    return sorted(found)
+    return found
 
 
 def _moved(directory: Path, target: Path) -> Path:
