@@ -293,7 +293,7 @@ def test_a_value_that_is_no_number_is_refused_and_changes_nothing(bad: Any) -> N
     assert contents(opt) == before
 
 
-@pytest.mark.parametrize("n", [0, -1, True, False, 2.0, "3", math.nan, [1], -(10**400)])
+@pytest.mark.parametrize("n", [0, -1, True, False, 2.5, "3", math.nan, [1], -(10**400)])
 def test_a_number_of_points_that_is_none_is_refused(n: Any) -> None:
     with pytest.raises(ArgumentError, match=r"n: found .*wanted a whole number above 0"):
         start().ask(n)

@@ -613,7 +613,7 @@ def test_the_first_of_each_reason_is_so_by_its_name_and_not_by_its_end(tmp_path)
     # Ends: slots 2, 1, 3, then 0; reasons 1, 2, 2, 1.
     tasks = [task(x, i) for i, x in enumerate([(1, 0.6), (2, 0.2), (1, 0), (2, 0.4)])]
     outcomes = dict(evaluator(tasks))
-    later = dict(evaluator([task((x, 0), 9)._replace(generation=4) for x in (1, 2, 1)]))
+    later = dict(evaluator([task((x, 0), i)._replace(generation=4) for i, x in enumerate((1, 2, 1))]))
     evaluator.close()
     kept = [Path(outcomes[i].detail.rpartition("kept: ")[2]) for i in range(4)]
     last = Path(later[2].detail.rpartition("kept: ")[2])

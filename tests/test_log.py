@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ import pytest
 from fmnes.errors import RunError
 from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.storage import log as log_module
+from fmnes.storage import rows
 from fmnes.storage.atomic import file_system_type, is_network, on_network
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import Key, x_hash
@@ -163,6 +165,159 @@ def test_summary_and_failures(path):
     ]
     np.testing.assert_array_equal([row.x for row in failed], [X + 1] * 3)
     assert [row.key.generation for row in log.infeasible(before=(0, 2))] == [0, 1]
+    log.close()
+
+
+# -- outputs beside the values ----------------------------------------------------------------------------
+
+MASS = {"mass": 3.1, "n": 2, "word": "σ", "inf": math.inf, "none": None, "ok": True}
+
+
+def outputs_of(log: EvaluationLog, size: int = 10_000) -> list:
+    return [found for batch in log.batches(size) for found in batch.outputs]
+
+
+def shape(path: Path) -> tuple[int, list[str]]:
+    connection = sqlite3.connect(path)
+    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master")]
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    connection.close()
+    return version, names
+
+
+def test_a_log_without_outputs_stays_as_it_was(path):
+    log = EvaluationLog(path)
+    fill(log)
+    assert outputs_of(log) == [None] * 15 and log.tally().kinds() == {}
+    log.close()
+    assert shape(path) == (1, ["evaluations"])
+
+
+def test_outputs_come_back(path):
+    log = EvaluationLog(path)
+    fill(log)
+    log.record((1, 0, 0, 0, 0), Outcome("value", 1.0, outputs=MASS), X, 1.0, 0.1)
+    log.record((1, 0, 1, 0, 0), replace(infeasible("no"), outputs={"mass": math.nan}), X, 1.0, 0.1)
+    log.record((1, 0, 2, 0, 0), Outcome("value", 1.0), X, 1.0, 0.1)
+    many = [
+        ((2, 0, i, 0, 0), Outcome("value", 2.0, outputs={"n": i} if i % 2 else None), X, 1.0, 0.1)
+        for i in range(4)
+    ]
+    log.record_many(many)
+    log.close()
+    assert shape(path) == (2, ["evaluations", "more"])
+    for read_only in (True, False):
+        log = EvaluationLog(path, read_only=read_only)
+        for size in (1, 3, 15, 16, 10_000):
+            found = outputs_of(log, size)
+            assert found[:16] == [*[None] * 15, MASS] and math.isnan(found[16]["mass"])
+            assert found[17:] == [None, None, {"n": 1}, None, {"n": 3}]
+        assert log.tally().kinds() == {
+            "mass": "number", "n": "number", "word": "text", "inf": "number", "none": "number", "ok": "mixed",
+        }  # fmt: skip
+        assert log.summary().best.outcome.value == -2.0
+        [(_, outcome, _)] = log.find(1, 0)[0, 0]
+        assert outcome == Outcome("value", 1.0)  # a replay does not need them
+        log.close()
+
+
+def test_a_row_and_its_outputs_are_there_together_or_not_at_all(path):
+    log = EvaluationLog(path)
+    fill(log)
+    taken = Outcome("value", 1.0, outputs=MASS)
+    with pytest.raises(RunError, match="UNIQUE"):
+        log.record((0, 0, 0, 0, 0), taken, X, 1.0, 0.1)
+    with pytest.raises(RunError, match="UNIQUE"):
+        log.record_many([((5, 0, 0, 0, 0), taken, X, 1.0, 0.1), ((0, 0, 0, 0, 0), taken, X, 1.0, 0.1)])
+    assert (log.count(), outputs_of(log)) == (15, [None] * 15)
+    log.record((5, 0, 0, 0, 0), taken, X, 1.0, 0.1)
+    assert outputs_of(log) == [*[None] * 15, MASS]
+    log.close()
+
+
+def test_a_reader_sees_the_first_outputs_that_come(path):
+    log = EvaluationLog(path)
+    fill(log)
+    reader = EvaluationLog(path, read_only=True)
+    batches = reader.batches(10)
+    next(batches)
+    log.record((5, 0, 0, 0, 0), Outcome("value", -9.0, outputs=MASS), X, 1.0, 0.1)
+    assert [found for batch in batches for found in batch.outputs] == [*[None] * 5, MASS]
+    assert (reader.summary().best.outcome.value, reader.tally().kinds()["n"]) == (-9.0, "number")
+    reader.close()
+    log.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "data = '{}'",
+        "data = data || ' '",
+        "data = x'00'",
+        "data = CAST(x'ff' AS TEXT)",
+        "checksum = checksum + 1",
+        "checksum = 'none'",
+        "slot = slot + 1",
+    ],
+)
+def test_changed_outputs_are_refused(path, change):
+    log = EvaluationLog(path)
+    log.record((0, 0, 0, 0, 0), Outcome("value", 1.0, outputs=MASS), X, 1.0, 0.1)
+    log.close()
+    edit(path, f"UPDATE more SET {change}")
+    log = EvaluationLog(path, read_only=True)
+    for ask in (outputs_of, EvaluationLog.tally):
+        if ask is EvaluationLog.tally or not change.startswith("slot"):
+            with pytest.raises(RunError, match=r"damaged outputs|cannot be used"):
+                ask(log)
+    assert log.find(0, 0)
+    log.close()
+
+
+def test_outputs_of_a_later_version_are_read_as_far_as_they_are_known(path):
+    """There is room for more beside the value, such as a violation, without a new format."""
+    log = EvaluationLog(path)
+    key = (0, 0, 0, 0, 0)
+    log.record(key, Outcome("value", 1.0, outputs={"mass": 1}), X, 1.0, 0.1)
+    data = '{"outputs":{"mass":1},"violation":0.5}'
+    log._db.execute("UPDATE more SET data = ?, checksum = ?", (data, rows._more_checksum(key, data)))
+    assert outputs_of(log) == [{"mass": 1}]
+    log.close()
+
+
+# -- the summary, which reads no row but the best -----------------------------------------------------------
+
+
+def test_the_best_is_the_first_of_the_lowest(path):
+    log = EvaluationLog(path)
+    for slot, value in enumerate([math.nan, 3.0, 0.0, -0.0, 0.0, math.inf]):
+        log.record((0, 0, slot, 0, 0), Outcome("value", value), X, 1.0, 0.1)
+    log.record((0, 0, 9, 0, 0), replace(infeasible("no"), value=-5.0), X, 1.0, 0.1)
+    assert log.summary().best.key.slot == 2
+    log.close()
+
+
+def test_only_nan_is_no_best(path):
+    log = EvaluationLog(path)
+    log.record((0, 0, 0, 0, 0), Outcome("value", math.nan), X, 1.0, 0.1)
+    assert log.summary().best is None
+    log.close()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize(
+    "change", ["f = x'00000000000059c0'", "worker = 'w9'", "slot = 77", "x = zeroblob(160)"]
+)
+def test_a_damaged_row_is_never_told_as_the_best(path, change, read_only):
+    log = EvaluationLog(path)
+    fill(log)
+    log.close()
+    edit(path, f"UPDATE evaluations SET {change} WHERE generation = 2 AND slot = 0")  # the best of all
+    log = EvaluationLog(path, read_only=read_only)
+    with pytest.raises(RunError, match="damaged"):
+        log.summary()
+    with pytest.raises(RunError, match="damaged"):
+        list(log.batches())
     log.close()
 
 
@@ -323,7 +478,8 @@ def test_foreign_files(path, content):
     ("statement", "words"),
     [
         ("PRAGMA application_id=1", "another program"),
-        ("PRAGMA user_version=2", "newer fmnes"),
+        ("PRAGMA user_version=2", "other tables or columns"),
+        ("PRAGMA user_version=3", "newer fmnes"),
         ("PRAGMA user_version=0", "version 0"),
         ("ALTER TABLE evaluations ADD COLUMN more TEXT", "other tables or columns"),
         ("ALTER TABLE evaluations DROP COLUMN x", "other tables or columns"),
@@ -381,11 +537,14 @@ def test_a_changed_row_is_refused(path, change):
         try:
             if not change.startswith("x ="):  # a replay does not need the point
                 log.find(0, 1)
-                log.summary()
             list(log.infeasible())
         finally:
             log.close()
     assert str(path) in str(caught.value)
+    log = EvaluationLog(path, read_only=True)
+    with pytest.raises(RunError, match=r"damaged|cannot be used"):
+        list(log.batches())
+    log.close()
 
 
 def mutate(raw: bytes, rng: random.Random) -> bytes:
@@ -419,8 +578,19 @@ def everything(path: Path, read_only: bool) -> dict[tuple[int, ...], tuple[Outco
             for (slot, redraw), attempts in log.find(0, generation).items()
             for attempt, outcome, hashed in attempts
         }
-        assert log.summary().evaluations == len(found)
+        summary = log.summary()
+        assert summary.evaluations == len(found)
+        lowest = min(
+            (outcome.value for outcome, _ in found.values() if outcome.status == "value"), default=None
+        )
+        assert (summary.best and summary.best.outcome.value) == lowest
         list(log.infeasible())
+        for batch in log.batches(50):
+            for i, key in enumerate(map(tuple, batch.keys.tolist())):
+                outcome, hashed = found[key]
+                assert (batch.statuses[i], batch.reasons[i]) == (outcome.status, outcome.reason)
+                assert x_hash(batch.x[i]) == hashed
+                found[key] = replace(outcome, outputs=batch.outputs[i]), hashed
         return found
     finally:
         log.close()
@@ -439,6 +609,8 @@ def test_a_thousand_mutations():  # in memory where there is such a thing: a dis
                 log = EvaluationLog(path)
             x = np.full(20, float(i))
             outcome = infeasible(f"reason {i}") if i % 4 == 3 else Outcome("value", math.sin(i))
+            if i % 3 == 0:
+                outcome = replace(outcome, outputs={"mass": float(i), "name": f"part {i}"})
             key = (0, i // 8, i % 8, 0, 0)
             log.record(key, outcome, x, float(i), 0.5)
             written[key] = (outcome, x_hash(x))
@@ -485,7 +657,8 @@ def work(path, round):
         os.write(begun, b".")
     for i in range(10**6):
         key = (round, i // 50, i % 50, 0, 0)
-        log.record(key, Outcome("value", float(i)), np.full(20, float(i)), float(i), 0.01)
+        outputs = {"i": i} if round % 2 else None  # the first of them in the second round
+        log.record(key, Outcome("value", float(i), outputs=outputs), np.full(20, float(i)), float(i), 0.01)
         os.write(1, b"%d\\n" % i)
 
 rng = random.Random(4)
@@ -526,6 +699,9 @@ def test_kill_9_loses_nothing_that_was_acknowledged(path):
     assert killer.returncode == 0
     log = EvaluationLog(path)
     assert log.summary().evaluations == total > 100
+    for batch in log.batches(1000):
+        for key, value, outputs in zip(batch.keys.tolist(), batch.values, batch.outputs, strict=True):
+            assert outputs == ({"i": value} if key[0] % 2 else None)
     log.close()
 
 

@@ -466,7 +466,7 @@ def edit_snapshot(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 def newer_log(run: Path) -> None:
     with closing(sqlite3.connect(run / "evaluations.sqlite")) as log:
-        log.execute("PRAGMA user_version=2")
+        log.execute("PRAGMA user_version=3")
 
 
 def both_snapshots(act: Callable[[Path], Any]) -> Callable[[Path], Any]:

@@ -369,6 +369,7 @@ def test_a_text_that_means_failed():
     assert run(replace(command, fail_if=("DIVERGED", "at 3"))).reason == "at 3"
     on_stderr = python("import sys; print('DIVERGED', file=sys.stderr); print(1)", fail_if="DIVERGED")
     assert run(on_stderr).reason == "DIVERGED"
+    assert run(on_stderr).detail == "1\nDIVERGED"
     assert run(prints("größe µ\n1", fail_if="größe µ")).reason == "größe µ"
     assert run(replace(on_stderr, value={"regex": r"^\d+$"})).reason == "DIVERGED"
 

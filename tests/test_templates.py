@@ -447,3 +447,29 @@ print("mass:", w * n)
     assert command({"width": 2.5, "layers": 4}) == 22.5
     outcome = evaluate(command, {"width": 2.5, "layers": 4})
     assert outcome.outputs == {"mass": 10.0}
+
+
+def test_a_run_directory_remembers_the_templates(tmp_path, monkeypatch):
+    """A resume fills them as they are then; one that is gone is an error before anything is run."""
+    command = Command(
+        ["/bin/sh", "-c", 'echo "f = $(cat deck.inp)"'],
+        names=["a", "b"],
+        templates=[deck("{a:.6f} {b:.6f}")],
+        value={"regex": r"f = (\S+)"},
+        outputs={"b": {"regex": r"(\S+)$"}},
+        fail_if=["DIVERGED"],
+        success_exit_codes=[0, -8],
+        memory_limit="1 GB",
+        max_kept=5,
+    )
+    run_dir = tmp_path / "run"
+    fmnes.minimize(command, [1.0, 1.0], 0.5, rng=1, max_evaluations=4, run_dir=run_dir)
+    monkeypatch.chdir("/")
+    assert fmnes.resume(run_dir, max_evaluations=8).nfev == 8
+    template = Path(str(command.here), "deck.inp.in")
+    template.write_text("DIVERGED {a} {b}")
+    result = fmnes.resume(run_dir, max_evaluations=12)
+    assert [(failure.reason, failure.count) for failure in result.failures] == [("DIVERGED", 4)]
+    template.unlink()
+    with pytest.raises(fmnes.ArgumentError, match=r"templates: found no file 'deck.inp.in'"):
+        fmnes.resume(run_dir, max_evaluations=16)

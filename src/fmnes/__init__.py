@@ -22,8 +22,10 @@ from fmnes.errors import (
 from fmnes.evaluation.programs.command import Command
 from fmnes.outcome import LOST
 from fmnes.parameters import Integer, Real
+from fmnes.records.table import Evaluations
 from fmnes.result import Failure, Result, StopReason, View
 from fmnes.run.minimize import minimize
+from fmnes.run.reading import Run, read_run
 from fmnes.run.resume import resume
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
@@ -41,6 +43,7 @@ __all__ = [
     "ArgumentError",
     "Bounds",
     "Command",
+    "Evaluations",
     "Failure",
     "FmnesError",
     "Infeasible",
@@ -52,6 +55,7 @@ __all__ = [
     "Real",
     "Resampling",
     "Result",
+    "Run",
     "RunError",
     "SnapshotError",
     "StopReason",
@@ -59,5 +63,6 @@ __all__ = [
     "View",
     "minimize",
     "problems",
+    "read_run",
     "resume",
 ]

@@ -11,14 +11,15 @@ import numbers
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from fmnes.errors import Infeasible, Lost
+from fmnes.outputs import has_float, read_outputs
 
 #: Characters of a traceback or of a program's error output that are worth keeping.
 DETAIL_LIMIT = 2000
@@ -44,7 +45,8 @@ class Outcome:
     """It comes from the log: nothing was run for it now."""
     outputs: dict[str, Any] | None = None
     """Further outputs beside the value, {name: number, text, True, False or None}; they are kept and not
-    searched by. None: there are none."""
+    searched by. None: there are none. (A violation of constraints would be a field of its own here, which
+    goes the way of `outputs`: `storage/rows.py` keeps both in one table.)"""
 
 
 #: The reason of a value that would be the best of all, and is more likely a logarithm of zero.
@@ -84,22 +86,30 @@ def from_number(value: float) -> Outcome:
 
 
 def from_return(returned: Any) -> Outcome:
-    """The outcome of an objective that returned normally.
+    """The outcome of an objective that returned normally: a value, or (value, {name: output}).
 
     Raises WrongType for what cannot be meant as an objective value (a string, a complex number, an array of
-    several elements); the caller decides whether that stops the run.
+    several elements) or as outputs; the caller decides whether that stops the run.
     """
     if type(returned) is float:
         return from_number(returned)
+    if isinstance(returned, (tuple, list)) and len(returned) == 2 and isinstance(returned[1], Mapping):
+        value, found = returned
+        try:
+            outputs = read_outputs(found)
+        except TypeError as error:
+            raise WrongType(f"the objective returned {error}") from None
+        return replace(_from_value(value), outputs=outputs)
+    return _from_value(returned)
+
+
+def _from_value(returned: Any) -> Outcome:
     if isinstance(returned, Outcome):
         return returned
     if returned is None:
         return infeasible("returned None")
     if isinstance(returned, (numbers.Real, np.bool_)):
-        try:
-            return from_number(float(returned))
-        except OverflowError:  # an integer beyond float64
-            return infeasible("returned a number too large for a float")
+        return _from_float(returned)
     if isinstance(returned, np.ma.MaskedArray) and np.ma.is_masked(returned):
         return infeasible("returned a masked value")
     # NumPy, JAX and torch scalars and arrays of one element; complex numbers and strings are refused.
@@ -109,15 +119,35 @@ def from_return(returned: Any) -> Outcome:
         raise WrongType(
             f"the objective returned {type(returned).__name__}, uneven; wanted one real number"
         ) from None
+    except Exception:  # a tensor with a gradient has no array, and is a number all the same
+        if not has_float(returned):
+            raise
+        return _from_float(returned)
     if array.size == 1 and array.dtype.kind in "fiub":
         return from_number(float(array.reshape(())))
-    if array.size == 1 and array.dtype.kind == "O" and array.reshape(()).item() is None:
-        return infeasible("returned None")
+    if array.size == 1 and array.dtype.kind == "O":
+        only = array.reshape(()).item()
+        if only is None:
+            return infeasible("returned None")
+        if has_float(only):
+            return _from_float(only)
     shape = f" of shape {array.shape}" if array.shape else ""
     raise WrongType(
         f"the objective returned {type(returned).__name__}{shape}; wanted one real number "
         "(NaN, inf or None for a failed evaluation)"
     )
+
+
+def _from_float(number: Any) -> Outcome:
+    """Of what says of itself that it is a number."""
+    try:
+        return from_number(float(number))
+    except OverflowError:  # an integer beyond float64
+        return infeasible("returned a number too large for a float")
+    except (TypeError, ValueError) as error:
+        raise WrongType(
+            f"the objective returned {type(number).__name__}, which is no number ({error}); wanted one"
+        ) from None
 
 
 def from_exception(exception: BaseException) -> Outcome:

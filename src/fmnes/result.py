@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fmnes import summary
 from fmnes.equality import EqualByValue, same
+
+if TYPE_CHECKING:
+    from fmnes.records.table import Evaluations
 
 Vector = NDArray[np.float64]
 
@@ -165,6 +168,8 @@ class Failure(EqualByValue):
     units, named parameters in their order. (≤ 100, d)"""
     detail: str
     """The first one's traceback or error output, its tail."""
+    directory: str | None = None
+    """Where a program's files of such a failure can be looked at; only `fmnes.read_run` knows it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,6 +218,8 @@ class Result(EqualByValue):
     where every coordinate is discrete."""
     parameters: dict[str, Any] | None = None
     """The named parameters, {name: fmnes.Real or fmnes.Integer}; None of arrays."""
+    evaluations: Evaluations | None = field(default=None, repr=False, compare=False)
+    """Every evaluation, as a table, if `keep_evaluations` asked for it."""
 
     @property
     def vector(self) -> Vector | None:

@@ -162,11 +162,12 @@ class Space:
 
 def make_space(parameters: Sequence[tuple[str, Parameter]]) -> Space:
     """Of pairs, in which a name may stand twice: that is refused."""
-    names = [name for name, _ in parameters]
-    for name in names:
-        if names.count(name) > 1:
+    space: dict[str, Parameter] = {}
+    for name, p in parameters:
+        if name in space:
             raise ArgumentError(f"parameters: found two of the name {name!r}, wanted one name for each")
-    return Space(dict(parameters))
+        space[name] = p
+    return Space(space)
 
 
 def is_space(found: Any) -> bool:

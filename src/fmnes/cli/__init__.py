@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import bench, output, problems, runs
+from fmnes.cli import bench, export, output, problems, runs
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
@@ -82,5 +82,6 @@ app.command("try")(problems.try_)
 app.command()(runs.minimize)
 app.command()(runs.resume)
 app.command()(runs.show)
+app.command()(export.export)
 app.command()(reproduce)
 app.add_typer(bench.app, name="bench")

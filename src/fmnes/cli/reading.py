@@ -9,7 +9,7 @@ from fmnes.errors import FmnesError, RunError
 from fmnes.evaluation.programs.command import Command
 from fmnes.run.settings import command_from
 from fmnes.storage.directory import RunDirectory
-from fmnes.storage.log import Summary
+from fmnes.storage.questions import Summary
 from fmnes.storage.rows import MAX_STORED_DIMENSION
 
 #: What data of another shape than ours raises.

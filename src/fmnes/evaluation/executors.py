@@ -19,9 +19,10 @@ from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.outcome import Outcome, call, lost
+from fmnes.outputs import Outputs
 from fmnes.result import Vector
 
-Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str, float]
+Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str, float, Outputs | None]
 
 
 class ExecutorEvaluator:
@@ -65,7 +66,8 @@ class ExecutorEvaluator:
 
     def _outcome(self, future: Future[Plain]) -> Outcome:
         try:
-            return Outcome(*future.result())
+            status, value, reason, fault, detail, seconds, outputs = future.result()
+            return Outcome(status, value, reason, fault, detail, seconds, outputs=outputs)
         except Exception as error:
             return self._fate(error)
 
@@ -87,4 +89,5 @@ def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
     began = time.monotonic()
     outcome = call(fun, x)
     seconds = time.monotonic() - began
-    return outcome.status, outcome.value, outcome.reason, outcome.fault, outcome.detail, seconds
+    words = (outcome.reason, outcome.fault, outcome.detail)
+    return outcome.status, outcome.value, *words, seconds, outcome.outputs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -48,9 +49,11 @@ class Vectorized:
         self.fun = fun
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+        began = time.monotonic()
         values = call_vectorized(self.fun, np.array([task.x for task in tasks])) if tasks else ()
+        seconds = (time.monotonic() - began) / max(len(tasks), 1)  # nobody can tell them apart
         for position, value in enumerate(values):
-            yield position, from_number(float(value))
+            yield position, replace(from_number(float(value)), seconds=seconds)
 
     def close(self) -> None:
         pass

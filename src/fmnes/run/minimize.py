@@ -21,6 +21,7 @@ from fmnes.run.session import run_session
 from fmnes.run.settings import Settings, describe_objective
 from fmnes.run.snapshots import RunState
 from fmnes.run.warm import parameters_of, warmed
+from fmnes.run.words import words_of
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import unpack
 from fmnes.storage.directory import RunDirectory
@@ -57,6 +58,7 @@ def minimize(
     known: Any = (),
     covariance: ArrayLike | None = None,
     warm_start: Result | str | os.PathLike[str] | None = None,
+    keep_evaluations: bool = False,
     run_dir: str | os.PathLike[str] | None = None,
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
@@ -115,6 +117,8 @@ def minimize(
         warm_start: a `Result` or a run directory to begin from: its best point, and its shape with wider
             steps. x0, sigma0 and covariance given here win; of named parameters only the bounds do. Its
             values are not taken over: see `known`.
+        keep_evaluations: leave every evaluation in `result.evaluations`, a table; `to_pandas()` makes a
+            DataFrame of it.
         run_dir: a new directory that keeps every evaluation and the state; `fmnes.resume` goes on from it.
         callback: called with a `View` after every generation; return True or raise StopIteration to stop.
         progress: show a progress line on stderr.
@@ -122,6 +126,7 @@ def minimize(
     check_callback(callback)
     check_flag("vectorized", vectorized)
     check_flag("progress", progress)
+    check_flag("keep_evaluations", keep_evaluations)
     if run_dir is not None:
         check_path("run_dir", run_dir)
     settings = Settings(
@@ -166,11 +171,14 @@ def minimize(
     # Made first: whatever is wrong with the objective is said before a directory is made.
     evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
     state = RunState(opt, start=StartPoint(open=bool(evaluate_start)))
-    if run_dir is None:
-        return run_session(state, settings, evaluator, space=space, callback=callback, progress=progress)
     config: dict[str, Any] = {"settings": settings.as_json(), "objective": describe_objective(fun)}
     if space is not None:
         config["parameters"] = space.as_json()
+    kept_as = words_of(config, len(opt.x0)) if keep_evaluations else None
+    if run_dir is None:
+        return run_session(
+            state, settings, evaluator, space=space, callback=callback, progress=progress, kept_as=kept_as
+        )
     try:
         directory = RunDirectory.create(run_dir, config)
     except BaseException:
@@ -178,5 +186,12 @@ def minimize(
         raise
     with directory:
         return run_session(
-            state, settings, evaluator, directory=directory, space=space, callback=callback, progress=progress
+            state,
+            settings,
+            evaluator,
+            directory=directory,
+            space=space,
+            callback=callback,
+            progress=progress,
+            kept_as=kept_as,
         )

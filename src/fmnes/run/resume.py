@@ -17,8 +17,9 @@ from fmnes.evaluation.programs.environment import read_environment
 from fmnes.logger import logger, one_line
 from fmnes.result import Result, StopReason, View
 from fmnes.run.session import StoppedByTheLog, run_session
-from fmnes.run.settings import Settings, command_from, describe_objective, space_of
+from fmnes.run.settings import Settings, command_from, describe_objective
 from fmnes.run.snapshots import RunState
+from fmnes.run.words import space_of, words_of
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 
@@ -48,6 +49,7 @@ def resume(
     timeout: float | None = _UNCHANGED,
     retries: int = _UNCHANGED,
     executor: Any = None,
+    keep_evaluations: bool = False,
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
 ) -> Result:
@@ -58,9 +60,11 @@ def resume(
     for good just returns its result.
 
     fun: the objective, the same as before. A `fmnes.Command` need not be given: the directory remembers it.
+    keep_evaluations: leave every evaluation, from the first on, in `result.evaluations`.
     """
     check_callback(callback)
     check_flag("progress", progress)
+    check_flag("keep_evaluations", keep_evaluations)
     check_path("run_dir", run_dir)
     given = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "workers": workers}
     given |= {"timeout": timeout, "retries": retries, "target": target}
@@ -96,6 +100,7 @@ def resume(
                 space=space,
                 callback=callback,
                 progress=progress,
+                kept_as=words_of(directory.config, len(state.opt.x0)) if keep_evaluations else None,
             )
 
         try:

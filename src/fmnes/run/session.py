@@ -10,20 +10,24 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
+from fmnes.records.table import Evaluations
 from fmnes.report.progress import Progress
 from fmnes.result import Result, StopReason, View
+from fmnes.run.keeping import Keeping
 from fmnes.run.loop import Loop
 from fmnes.run.replay import Remembering
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
+from fmnes.storage.log import EvaluationLog
 
 #: Longer points are not written to the result, which would become too large to be read; snapshots have them.
 MAX_RESULT_DIMENSION = 1_000_000
@@ -38,17 +42,22 @@ def run_session(
     space: Space | None = None,
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
+    kept_as: Space | None = None,
 ) -> Result:
     """Run to the end, and leave the result in the directory. Closes the evaluator.
 
     Inside, a run of named parameters is all numbers; its user is told in the words of `space`.
+    kept_as: the evaluations stay in the result, in these words.
     """
+    kept: EvaluationLog | Keeping | None = directory.log if directory else None
     left = None if settings.max_seconds is None else settings.max_seconds - state.seconds
     with contextlib.ExitStack() as around:
         around.callback(evaluator.close)
         if directory:
             evaluator = around.enter_context(_remembering(evaluator, directory))
             around.enter_context(_sigterm_interrupts())
+        elif kept_as:
+            evaluator = kept = Keeping(evaluator)
         loop = Loop(
             state,
             evaluator,
@@ -65,7 +74,9 @@ def run_session(
         )
         result = loop.run()
     if directory:
-        _finish(directory, result)
+        _finish(directory, result, state)
+    if kept_as and kept:
+        result = replace(result, evaluations=_evaluations(kept, kept_as))
     return result if space is None else space.result(result)
 
 
@@ -73,6 +84,14 @@ def _in_words(callback: Callable[[View], Any] | None, space: Space | None) -> Ca
     if callback is None or space is None:
         return callback
     return lambda view: callback(space.view(view))
+
+
+def _evaluations(kept: EvaluationLog | Keeping, words: Space) -> Evaluations | None:
+    try:
+        return Evaluations.of(kept.batches(), words)
+    except RunError as error:  # a disk that fails now must not take the result from the caller
+        warn(f"the evaluations cannot be given: {error}")
+        return None
 
 
 class StoppedByTheLog(ObjectiveError):
@@ -93,7 +112,7 @@ def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Eval
         raise
 
 
-def _finish(directory: RunDirectory, result: Result) -> None:
+def _finish(directory: RunDirectory, result: Result, state: RunState) -> None:
     """Leave the result in the directory; a disk that is full must not take it from the caller."""
     data = result.as_json()
     if len(result.x_mean) > MAX_RESULT_DIMENSION:
@@ -103,7 +122,7 @@ def _finish(directory: RunDirectory, result: Result) -> None:
     if roomy and result.covariance is not None and np.isfinite(result.covariance).all():
         data["covariance"] = result.covariance.tolist()
     try:
-        directory.finish(data)
+        directory.finish(data, state.ending(result) if roomy else None)
     except RunError as error:
         warn(f"the result could not be saved: {error}")
 

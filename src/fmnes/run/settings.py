@@ -9,12 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fmnes.arguments import check_count, check_flag, check_number, is_number
-from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
-from fmnes.parameters import Real
 from fmnes.run.restarts import ORIGINS, check_restarts
-from fmnes.space import Space, make_space
+from fmnes.space import Space
 from fmnes.storage.directory import KEPT
 from fmnes.strategies.checks import check_choice
 
@@ -105,24 +103,3 @@ def command_from(remembered: dict[str, Any]) -> Command:
     """The Command that a run directory remembers."""
     left_out = ("kind", "environment_names", "scales")  # the last one of runs up to 0.2
     return Command(**{name: value for name, value in remembered.items() if name not in left_out})
-
-
-def space_of(config: dict[str, Any]) -> Space | None:
-    """The named parameters of a run; None where it has none. Raises ArgumentError for what is no such thing.
-
-    Up to 0.2 a Command had names and scales of its own; what else they were is not known, nor needed to read
-    the run or to go on with it.
-    """
-    if "parameters" in config:
-        return Space.from_json(config["parameters"])
-    objective = config.get("objective")
-    names, scales = (
-        (objective.get(key) for key in ("names", "scales")) if isinstance(objective, dict) else (None, None)
-    )
-    if not names or not scales or "log" not in scales:
-        return None
-    if len(names) != len(scales):
-        raise ArgumentError(f"parameters: found {len(names)} names and {len(scales)} scales")
-    return make_space(
-        [(str(n), Real(start=1.0, sigma=2.0, log=s == "log")) for n, s in zip(names, scales, strict=True)]
-    )

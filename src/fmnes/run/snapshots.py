@@ -16,6 +16,7 @@ from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
 from fmnes.logger import logger
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
+from fmnes.result import Result
 from fmnes.run.searches import Searches, StartPoint
 from fmnes.run.totals import Totals
 from fmnes.search.optimizer import Optimizer
@@ -69,6 +70,13 @@ class RunState:
         }
         return metadata, {**arrays, **best, **more, "history": rows, "failures": points}
 
+    def ending(self, result: Result) -> tuple[dict[str, Any], Arrays]:
+        """What is kept of a run that has ended for those who read it; see `read_records`."""
+        history, rows = self.history.dump()
+        failures, points = self.failures.dump()
+        arrays = {"history": rows, "failures": points, "sigma0": np.asarray(result.sigma0)}
+        return {"run": {"history": history, "failures": failures}}, arrays
+
     @classmethod
     def restore(cls, metadata: dict[str, Any], arrays: Arrays) -> RunState:
         """Raises SnapshotError for what `dump` cannot have written."""
@@ -115,6 +123,18 @@ def _from_version_1(metadata: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
         "history": rows,
         "failures": all_points,
     }
+
+
+def read_records(metadata: dict[str, Any], arrays: Arrays) -> tuple[History, Ledger]:
+    """What a snapshot, or the ending of a run, holds for those who read it."""
+    try:
+        if "loop" in metadata:
+            metadata, arrays = _from_version_1(metadata, arrays)
+        run = metadata["run"]
+        history = History.restore(run["history"], np.asarray(arrays["history"], dtype=float))
+        return history, Ledger.restore(run["failures"], np.asarray(arrays["failures"], dtype=float))
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise SnapshotError(f"found an unusable snapshot ({type(error).__name__}: {error})") from None
 
 
 class Snapshots:

@@ -13,8 +13,8 @@ from fmnes.arguments import check_path, shown
 from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.parameters import Parameter, is_log
 from fmnes.result import Result, Vector
-from fmnes.run.settings import space_of
 from fmnes.run.snapshots import RunState
+from fmnes.run.words import space_of
 from fmnes.search.covariance import takes_covariance
 from fmnes.search.saved import finite
 from fmnes.space import Space

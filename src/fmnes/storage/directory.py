@@ -6,6 +6,7 @@
     snapshot.npz              the optimizer at the beginning of a generation
     snapshot.previous.npz     the one before, should the last be damaged
     result.json               there when the run has ended
+    result.npz                its history and the points that failed, for those who read the run
     kept/                     directories of programs that failed, for the user to look at
 
 A process may be killed at any moment: each file is replaced as a whole, and what it was writing is cleared
@@ -32,10 +33,10 @@ from fmnes.storage.wal import torn
 FORMAT = "fmnes-run"
 VERSION = 1
 CONFIG, RESULT, LOCK, LOG = "config.json", "result.json", "lock", "evaluations.sqlite"
-SNAPSHOT, PREVIOUS, KEPT = "snapshot.npz", "snapshot.previous.npz", "kept"
+SNAPSHOT, PREVIOUS, ENDING, KEPT = "snapshot.npz", "snapshot.previous.npz", "result.npz", "kept"
 
 #: What is written to a temporary file first, which a kill leaves behind.
-_WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS)
+_WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS, ENDING)
 _MAX_JSON_BYTES = 256 * 2**20
 
 
@@ -73,7 +74,9 @@ class RunDirectory:
             undo.callback(lock.release)
             _refuse_used(path)  # again: another process may have been quicker
             # Nothing was evaluated here: these are the remains of a run that was ended as it began.
-            _remove(path / RESULT, *(file for name in _WRITTEN for file in unfinished(path / name)))
+            _remove(
+                path / RESULT, path / ENDING, *(file for name in _WRITTEN for file in unfinished(path / name))
+            )
             log = EvaluationLog(path / LOG, durability)
             undo.callback(log.close)
             _write_json(path / CONFIG, config)
@@ -145,16 +148,35 @@ class RunDirectory:
         _write_json(self.path / CONFIG, config)
         self.config = config
 
-    def finish(self, result: dict[str, Any] | None) -> None:
-        """Leave the result, JSON data without NaN or inf; None takes it back, for a run that goes on."""
+    def finish(
+        self, result: dict[str, Any] | None, ending: tuple[dict[str, Any], Arrays] | None = None
+    ) -> None:
+        """Leave the result, JSON data without NaN or inf; None takes it back, for a run that goes on.
+
+        ending: what readers may want besides, as a snapshot.
+        """
         self._check_writable()
         if result is not None:
+            try:
+                _remove(self.path / ENDING)
+                if ending is not None:
+                    write_snapshot(self.path / ENDING, *ending)
+            except (OSError, SnapshotError) as error:
+                warn(f"{self.path / ENDING}: could not be written ({error}); the result is whole without it")
             return _write_json(self.path / RESULT, _plain("result", result))
         try:
             (self.path / RESULT).unlink(missing_ok=True)
+            (self.path / ENDING).unlink(missing_ok=True)
             sync_directory(self.path)
         except OSError as error:
             raise RunError(f"{self.path / RESULT}: could not be removed ({error})") from error
+
+    def read_ending(self) -> tuple[dict[str, Any], Arrays] | None:
+        """What `finish` left besides the result, or None."""
+        try:
+            return read_snapshot(self.path / ENDING) if (self.path / ENDING).exists() else None
+        except SnapshotError as error:
+            raise RunError(f"{error}; it may be removed, the run does not need it") from None
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -203,7 +225,7 @@ def _refuse_used(path: Path) -> None:
     if LOCK in names and is_lock(path / LOCK):
         known |= {LOCK}
     if ours:
-        known |= {CONFIG, RESULT}
+        known |= {CONFIG, RESULT, ENDING}
     if begun and LOG in names and is_log(path / LOG):
         known |= {file.name for file in side_files(path / LOG)}
     if begun:
@@ -234,7 +256,7 @@ def _is_config(path: Path) -> bool:
 
 def _refuse_special(path: Path) -> None:
     """Raises RunError if one of a run's files is a pipe, a device or the like."""
-    for file in (path / CONFIG, path / RESULT, path / SNAPSHOT, path / PREVIOUS, *side_files(path / LOG)):
+    for file in (*(path / name for name in _WRITTEN if name != LOG), *side_files(path / LOG)):
         if os.path.lexists(file) and not is_regular(file):
             raise RunError(f"{file}: found something else than a plain file, wanted a run directory of ours")
 

@@ -1,7 +1,11 @@
-"""One row of the evaluation log: what is in it, and its checksums."""
+"""One row of the evaluation log: what is in it, and its checksums.
+
+What there may be beside a value stands in a second table, which a log has only if there is something.
+"""
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from hashlib import blake2b
@@ -11,6 +15,7 @@ import numpy as np
 
 from fmnes.errors import RunError
 from fmnes.outcome import Outcome
+from fmnes.outputs import Outputs, dump, load
 from fmnes.result import Vector
 
 #: Longer points are not stored, only their hash: they follow from the snapshot and would fill the disk.
@@ -27,8 +32,20 @@ SCHEMA = """CREATE TABLE evaluations (
 ) WITHOUT ROWID"""
 KEY = "restart, generation, slot, redraw, attempt"
 COLUMNS = f"{KEY}, status, f, reason, fault, detail, worker, started, duration, x_hash, checksum"
+STATUSES = ("value", "infeasible", "lost")
 TYPES = (int, int, int, int, int, str, bytes, str, str, str, str, float, float, int, int)
+_NUMBERS = struct.Struct("<5q8sddq5I")
 INSERT = f"INSERT INTO evaluations ({COLUMNS}, x) VALUES ({', '.join('?' * (len(TYPES) + 1))})"
+
+# data: JSON, {"outputs": {...}}; other keys are for later versions, and no reason not to read it.
+MORE_SCHEMA = """CREATE TABLE more (
+  restart INTEGER NOT NULL, generation INTEGER NOT NULL, slot INTEGER NOT NULL,
+  redraw INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  data TEXT NOT NULL, checksum INTEGER NOT NULL,
+  PRIMARY KEY (restart, generation, slot, redraw, attempt)
+) WITHOUT ROWID"""
+MORE_TYPES = (int, int, int, int, int, str, int)
+INSERT_MORE = f"INSERT INTO more ({KEY}, data, checksum) VALUES ({', '.join('?' * len(MORE_TYPES))})"
 
 
 class Key(NamedTuple):
@@ -63,8 +80,11 @@ class Logged(NamedTuple):
 
 def x_hash(x: Vector) -> int:
     """64 bits of a point: tells whether a replayed point is the one that was evaluated."""
-    digest = blake2b(np.asarray(x, dtype="<f8").tobytes(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+    return _hash(np.asarray(x, dtype="<f8").tobytes())
+
+
+def _hash(stored: bytes) -> int:
+    return int.from_bytes(blake2b(stored, digest_size=8).digest(), "little", signed=True)
 
 
 def encode(
@@ -80,23 +100,51 @@ def encode(
     return *row, _checksum(row), stored
 
 
+def encode_more(key: tuple[int, ...], outcome: Outcome) -> tuple[Any, ...] | None:
+    """The row beside it; None if there is nothing to say in it."""
+    if not outcome.outputs:
+        return None
+    numbers, data = tuple(map(int, key)), f'{{"outputs":{dump(outcome.outputs)}}}'
+    return *numbers, data, _more_checksum(numbers, data)
+
+
 def _checksum(row: tuple[Any, ...]) -> int:
     """Of all but the point itself, which has its hash."""
     *key, status, f, reason, fault, detail, worker, started, duration, x_hash = row
     texts = [text.encode() for text in (status, reason, fault, detail, worker)]
-    numbers = struct.pack("<5q8sddq5I", *key, f, started, duration, x_hash, *map(len, texts))
+    numbers = _NUMBERS.pack(*key, f, started, duration, x_hash, *map(len, texts))
     return zlib.crc32(b"".join([numbers, *texts]))
 
 
+def _more_checksum(key: tuple[int, ...], data: str) -> int:
+    return zlib.crc32(struct.pack("<5q", *key) + data.encode())
+
+
+def check(row: tuple[Any, ...], stored: bytes | None) -> None:
+    """Raises RunError for a row, and its point, that `encode` has not written so. row: COLUMNS."""
+    whole = tuple(map(type, row)) == TYPES and len(row[6]) == 8 and row[-1] == _checksum(row[:-1])
+    if not whole or row[5] not in STATUSES:
+        raise RunError(f"found a damaged row ({Key(*row[:5])})")
+    if stored is not None and (type(stored) is not bytes or _hash(stored) != row[-2] or len(stored) % 8):
+        raise RunError(f"found a damaged point ({Key(*row[:5])})")
+
+
 def decode(row: tuple[Any, ...]) -> Logged:
-    *fields, checksum, x = row
-    key = Key(*fields[:5])
-    whole = tuple(map(type, row[:-1])) == TYPES and checksum == _checksum(tuple(fields))
-    if not whole or fields[5] not in ("value", "infeasible", "lost"):
-        raise RunError(f"found a damaged row ({key})")
-    status, f, reason, fault, detail, worker, started, duration, hashed = fields[5:]
-    point = None if x is None else np.frombuffer(x, dtype="<f8").astype(np.float64)
-    if point is not None and x_hash(point) != hashed:
-        raise RunError(f"found a damaged point ({key})")
+    """COLUMNS and x."""
+    *fields, stored = row
+    check(tuple(fields), stored)
+    status, f, reason, fault, detail, worker, started, duration, hashed, _ = fields[5:]
+    point = None if stored is None else np.frombuffer(stored, dtype="<f8").astype(np.float64)
     outcome = Outcome(status, struct.unpack("<d", f)[0], reason, fault, detail)
-    return Logged(key, outcome, worker, started, duration, hashed, point)
+    return Logged(Key(*fields[:5]), outcome, worker, started, duration, hashed, point)
+
+
+def decode_more(row: tuple[Any, ...]) -> Outputs | None:
+    """Of a row of the second table."""
+    *key, data, checksum = row
+    if tuple(map(type, row)) == MORE_TYPES and checksum == _more_checksum(tuple(key), data):
+        try:
+            return load(json.loads(data).get("outputs", {}))
+        except (ValueError, AttributeError, RecursionError):
+            pass
+    raise RunError(f"found damaged outputs ({Key(*key)})")

@@ -93,16 +93,13 @@ def find_output(source: Mapping[str, str], ending: Ending, directory: Path) -> f
     """A further output: a finite number, else a text or a truth value; None if there is none."""
     found = _find(source, ending, directory)
     if isinstance(found, str):
-        text = printable(found.strip()[:MAX_TEXT])
         number = read_number(found)
-        found = text if number is None else number
+        found = printable(found.strip()[:MAX_TEXT]) if number is None else number
     if isinstance(found, float):
         return found if math.isfinite(found) else None
-    return found if isinstance(found, (str, int)) and abs(_size(found)) < 2**63 else None
-
-
-def _size(found: str | int) -> int:
-    return 0 if isinstance(found, str) else found
+    if isinstance(found, int):
+        return found if abs(found) < 2**63 else None
+    return found if isinstance(found, str) else None
 
 
 class _Nothing:

@@ -37,7 +37,7 @@ def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path
     if death is not None and death.status == "lost":
         return replace(death, detail=detail)
     if ending.said is not None:
-        return infeasible(printable(" ".join(ending.said.split()))[:300], detail=detail)
+        return infeasible(printable(" ".join(ending.said.split()))[:300], detail=_both_ends(ending))
     if death is not None and (code is None or code < 0):
         return replace(death, detail=detail)
     if command.value is None:
@@ -54,9 +54,7 @@ def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path
     if death is not None:
         return infeasible(death.reason, fault=death.fault, detail=detail + _hint(command))
     if answer is None:
-        ends = [ending.stdout.strip(), ending.stderr.strip()]  # it may have warned of something else
-        said = "\n".join(printable(end[-_END:], "\n\t") for end in ends if end)
-        detail = said + _end_of_file(command, directory) + _hint(command)
+        detail = _both_ends(ending) + _end_of_file(command, directory) + _hint(command)
         return infeasible(problem, fault="garbled output", detail=detail)
     outcome = from_number(answer)
     if outcome.status != "value":
@@ -72,6 +70,12 @@ def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path
 
 def _is_old(source: Mapping[str, str], inputs: Inputs, directory: Path) -> bool:
     return "file" in source and inputs.is_old(source["file"], directory)
+
+
+def _both_ends(ending: Ending) -> str:
+    """Of both outputs: what it says of its errors may be about something else than what is missing."""
+    ends = [ending.stdout.strip(), ending.stderr.strip()]
+    return "\n".join(printable(end[-_END:], "\n\t") for end in ends if end)
 
 
 def _end_of_file(command: Command, directory: Path) -> str:

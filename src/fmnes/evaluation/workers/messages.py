@@ -1,8 +1,9 @@
 """What goes over the channel between the driver and an evaluator.
 
 Every message is its length, then its bytes. The driver sends the function and then points (float64 bytes);
-each is answered. Answers are plain data, a number or a few strings: an object of the user's might not survive
-the way, or break its receiver. Before all that goes sys.path, as a line for `guard.py`, which starts `serve`.
+each is answered. Answers are plain data, a number or a few strings, with further outputs as JSON: an object
+of the user's might not survive the way, or break its receiver. Before all that goes sys.path, as a line for
+`guard.py`, which starts `serve`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import replace
 from typing import IO
 
 from fmnes.outcome import DETAIL_LIMIT, Outcome, infeasible, lost
+from fmnes.outputs import Outputs, dump, load
 
 LENGTH = struct.Struct("<Q")
 _FLOAT = struct.Struct("<d")
@@ -42,27 +44,37 @@ def _read(stream: IO[bytes], size: int) -> bytes:
 
 
 def encode(outcome: Outcome, *, no_files: bool = False) -> bytes:
+    outputs = dump(outcome.outputs).encode() if outcome.outputs else b""
     if outcome.status == "value":
-        return VALUE + _FLOAT.pack(outcome.value)
+        return VALUE + _FLOAT.pack(outcome.value) + outputs
     words = (outcome.status, outcome.reason, outcome.fault, outcome.detail)
     kind = NO_FILES if no_files else FAILED
-    return kind + json.dumps([clean(str(word)[:DETAIL_LIMIT]) for word in words]).encode()
+    plain = json.dumps([clean(str(word)[:DETAIL_LIMIT]) for word in words]).encode()
+    return kind + plain + (b"\n" + outputs if outputs else b"")
 
 
 def decode(answer: bytes, seconds: float) -> Outcome:
     """The outcome, which took so long. Raises ValueError or TypeError for what `encode` never writes."""
     kind, rest = answer[:1], answer[1:]
-    if kind == VALUE and len(rest) == _FLOAT.size:
-        (value,) = _FLOAT.unpack(rest)
+    if kind == VALUE and len(rest) >= _FLOAT.size:
+        (value,) = _FLOAT.unpack(rest[: _FLOAT.size])
         if math.isfinite(value):
-            return Outcome("value", value, seconds=seconds)
+            return Outcome("value", value, seconds=seconds, outputs=_outputs(rest[_FLOAT.size :]))
     elif kind in (FAILED, NO_FILES):
-        status, reason, fault, detail = map(str, json.loads(rest))
+        words, _, outputs = rest.partition(b"\n")  # JSON on one line has no other
+        status, reason, fault, detail = map(str, json.loads(words))
+        failed = None
         if status == "infeasible":
-            return replace(infeasible(reason, fault=fault, detail=detail), seconds=seconds)
+            failed = infeasible(reason, fault=fault, detail=detail)
         if status == "lost":
-            return replace(lost(reason, detail=detail), seconds=seconds)
+            failed = lost(reason, detail=detail)
+        if failed:
+            return replace(failed, seconds=seconds, outputs=_outputs(outputs))
     raise ValueError("not an answer")
+
+
+def _outputs(text: bytes) -> Outputs | None:
+    return load(json.loads(text)) if text else None
 
 
 def clean(text: str) -> str:

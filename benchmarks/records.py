@@ -1,0 +1,125 @@
+"""What it costs to keep evaluations and to read them again: `show`, `read_run`, `export`.
+
+    python -m benchmarks.records [--sizes 100000 1000000] [--out docs/benchmarks/records.md]
+
+Each step is a process of its own, from its start to its end, imports included; of three tries the quickest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fmnes.outcome import Outcome, infeasible
+from fmnes.storage.directory import RunDirectory
+from fmnes.storage.log import EvaluationLog
+
+D = 10
+OUTPUTS = {"mass": 3.1, "stress": 2.5e8, "iterations": 12}
+CONFIG = {"settings": {}, "objective": {"kind": "function", "module": "bench", "name": "f"}}
+READ = "import sys, fmnes; run = fmnes.read_run(sys.argv[1])"
+STEPS = {
+    "`fmnes show`": ["-m", "fmnes", "show", "RUN"],
+    "`read_run`": ["-c", READ, "RUN"],
+    "`.evaluations`": ["-c", f"{READ}; run.evaluations", "RUN"],
+    "`.to_pandas()`": ["-c", f"{READ}; run.evaluations.to_pandas()", "RUN"],
+    "export csv": ["-m", "fmnes", "export", "RUN", "--output", "RUN.csv"],
+    "export parquet": ["-m", "fmnes", "export", "RUN", "--output", "RUN.parquet"],
+}
+
+
+def evaluations(n: int, outputs: dict[str, Any] | None) -> Iterator[Any]:
+    """A tenth of them fail, for one of seven reasons."""
+    x = np.random.default_rng(1).normal(size=(n, D))
+    for i in range(n):
+        outcome = Outcome("value", float(x[i] @ x[i]), outputs=outputs)
+        if i % 10 == 0:
+            outcome = infeasible(f"mesh failed {i % 7}", fault="ValueError", detail="x" * 200)
+        yield (0, i // 10, i % 10, 0, 0), outcome, x[i], 1e9 + i * 0.01, 0.01
+
+
+def write_cost(folder: Path, outputs: dict[str, Any] | None, n: int = 20_000) -> float:
+    """Microseconds for one `record`, as a run does it."""
+    best = np.inf
+    for trial in range(3):
+        log = EvaluationLog(folder / f"cost-{bool(outputs)}-{trial}")
+        rows = list(evaluations(n, outputs))
+        began = time.perf_counter()
+        for row in rows:
+            log.record(*row)
+        best = min(best, time.perf_counter() - began)
+        log.close()
+    return 1e6 * best / n
+
+
+def make(path: Path, n: int, outputs: dict[str, Any] | None) -> None:
+    with RunDirectory.create(path, CONFIG) as directory:
+        rows = evaluations(n, outputs)
+        while some := list(islice(rows, 10_000)):
+            directory.log.record_many(some)
+
+
+def measure(step: list[str], run: Path) -> tuple[float, float, float]:
+    """Seconds, seconds of CPU, and MB of memory, of the quickest of three tries."""
+    tries = []
+    for _ in range(3):
+        began = time.perf_counter()
+        command = [sys.executable, *(word.replace("RUN", str(run)) for word in step)]
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        _, status, used = os.wait4(child.pid, 0)
+        if status:
+            raise SystemExit(f"{command} failed")
+        child.returncode = 0
+        tries.append((time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3))
+    return min(tries)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        costs = {bool(outputs): write_cost(folder, outputs) for outputs in (None, OUTPUTS)}
+        for n in options.sizes:
+            for outputs in (None, OUTPUTS):
+                run = folder / f"run-{n}-{bool(outputs)}"
+                make(run, n, outputs)
+                size = (run / "evaluations.sqlite").stat().st_size / 1e6
+                for step, words in STEPS.items():
+                    wall, cpu, memory = measure(words, run)
+                    kind = [f"{n:,}", "three" if outputs else "none", f"{size:.0f}"]
+                    rows.append([*kind, step, f"{wall:.2f}", f"{cpu:.2f}", f"{memory:.0f}"])
+                    print(rows[-1], file=sys.stderr)
+    sizes = " ".join(map(str, options.sizes))
+    head = ["evaluations", "outputs", "log (MB)", "step", "seconds", "of CPU", "memory (MB)"]
+    plain, more = (f"{costs[outputs]:.0f} µs" for outputs in (False, True))
+    text = (
+        f"# What records cost\n\n`python -m benchmarks.records --sizes {sizes}`, d = {D}, on a local disk; "
+        f"{os.cpu_count()} cores.\n\nEach step is a process of its own, imports included. Writing one "
+        f"evaluation to the log takes {plain}, with three further outputs {more}.\n\n" + table(head, rows)
+    )
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

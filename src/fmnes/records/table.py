@@ -1,0 +1,197 @@
+"""The evaluations of a run, by columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.errors import ArgumentError, MissingExtra, RunError, nearest
+from fmnes.space import Space
+from fmnes.storage.batch import Batch, Kind, Tally
+
+#: Rows that are turned into Python's numbers at a time.
+_ROWS = 1000
+_BEFORE = ("restart", "generation", "slot", "redraw", "attempt", "status", "value")
+_AFTER = ("reason", "fault", "detail", "seconds", "started")
+Column = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluations:
+    """Every evaluation of a run, in the user's names and units, in the order of restart, generation and slot.
+
+    `evaluations["value"]` is a column; `evaluations.columns` are their names, parameters and outputs among
+    them; iterating gives a dict for each evaluation, and `to_pandas()` a DataFrame. In all of these a
+    parameter whose name is that of another column stands as "parameter.NAME", an output as "output.NAME".
+    """
+
+    restart: NDArray[np.int64]
+    """The search that asked for it: 0, then 1 more with each restart or second look. (n,), as all columns."""
+    generation: NDArray[np.int64]
+    """Of that search, from 0; -1 for the start, which is evaluated before the first."""
+    slot: NDArray[np.int64]
+    """The point's place in its generation."""
+    redraw: NDArray[np.int64]
+    """How often its place was drawn anew before, where failed points are; otherwise 0."""
+    attempt: NDArray[np.int64]
+    """How often this point was tried before, and lost."""
+    status: Column
+    """"value", "infeasible" (it failed) or "lost" (the machine did)."""
+    value: NDArray[np.float64]
+    """NaN where there is none."""
+    parameters: dict[str, Column]
+    """The points: a column for each name; whole numbers as int64. Empty beyond 10,000 coordinates, which are
+    not kept."""
+    outputs: dict[str, Column]
+    """Further outputs: a column for each name; NaN or None where an evaluation has none of that name."""
+    reason: Column
+    """Why it failed or was lost; empty for a value."""
+    fault: Column
+    """What broke, if it was not the objective's own answer: "ValueError", "SIGSEGV", "timeout", …"""
+    detail: Column
+    """The tail of the traceback, or of what the program wrote."""
+    seconds: NDArray[np.float64]
+    """How long it took."""
+    started: NDArray[np.float64]
+    """When it began, in seconds since 1970 (UTC)."""
+
+    @classmethod
+    def of(
+        cls, batches: Iterable[Batch], space: Space | None, kinds: Mapping[str, Kind] | None = None
+    ) -> Evaluations:
+        """Evaluations in the search's numbers, in the words of `space` (None: it is not known, nor are they).
+
+        kinds: of the outputs, where these are not all of the run's evaluations.
+        """
+        found = list(batches)
+        keys = np.concatenate([np.empty((0, 5), np.int64), *(batch.keys for batch in found)])
+        status = _texts(found, "statuses")
+        outputs = [one for batch in found for one in batch.outputs]
+        if kinds is None:
+            kinds = Tally.of(outputs).kinds()
+        value = np.concatenate([np.empty(0), *(batch.values for batch in found)])
+        return cls(
+            restart=keys[:, 0].copy(),
+            generation=keys[:, 1].copy(),
+            slot=keys[:, 2].copy(),
+            redraw=keys[:, 3].copy(),
+            attempt=keys[:, 4].copy(),
+            status=status,
+            value=np.where(status == "value", value, np.nan),
+            parameters=_parameters(found, space),
+            outputs={name: _output(name, kind, outputs) for name, kind in kinds.items()},
+            reason=_texts(found, "reasons"),
+            fault=_texts(found, "faults"),
+            detail=_texts(found, "details"),
+            seconds=np.concatenate([np.empty(0), *(batch.seconds for batch in found)]),
+            started=np.concatenate([np.empty(0), *(batch.started for batch in found)]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of all columns."""
+        return tuple(self._table())
+
+    def __getitem__(self, name: str) -> Column:
+        table = self._table()
+        if name not in table:
+            raise ArgumentError(
+                f"evaluations: found the column {name!r}, wanted one of {', '.join(table)}"
+                f"{nearest(str(name), table)}"
+            )
+        return table[name]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        names = self.columns
+        return (dict(zip(names, row, strict=True)) for row in self.rows())
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The values of each evaluation, in the order of `columns`, as Python's own."""
+        table = self._table()
+        for begin in range(0, len(self), _ROWS):
+            columns = [column[begin : begin + _ROWS].tolist() for column in table.values()]
+            yield from zip(*columns, strict=True)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{np.sum(self.status == s)} {word}" for s, word in _WORDS if s in self.status)
+        return f"Evaluations({len(self)}{': ' * bool(counts)}{counts}; columns {', '.join(self.columns)})"
+
+    def to_pandas(self) -> Any:
+        """A pandas.DataFrame with these columns."""
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            if error.name != "pandas":
+                raise
+            raise MissingExtra("to_pandas", "data") from None
+        return pandas.DataFrame(self._table())
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write them as CSV: a line for each, after one with the names of the columns."""
+        from fmnes.records.writing import write
+
+        write([self], "csv", path)
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write them as JSON: a list with an object for each."""
+        from fmnes.records.writing import write
+
+        write([self], "json", path)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write them as Parquet. Needs the extra `data`."""
+        from fmnes.records.writing import write
+
+        write([self], "parquet", path)
+
+    def _table(self) -> dict[str, Column]:
+        """All columns by their names, none of which stands twice."""
+        table: dict[str, Column] = {name: getattr(self, name) for name in _BEFORE}
+        taken = {*_BEFORE, *_AFTER}
+        for prefix, columns in (("parameter.", self.parameters), ("output.", self.outputs)):
+            for name, column in columns.items():
+                while name in taken:
+                    name = prefix + name
+                taken.add(name)
+                table[name] = column
+        return table | {name: getattr(self, name) for name in _AFTER}
+
+
+_WORDS = (("value", "with a value"), ("infeasible", "failed"), ("lost", "lost"))
+
+
+def _texts(batches: list[Batch], field: str) -> Column:
+    return np.array([text for batch in batches for text in getattr(batch, field)], dtype=object)
+
+
+def _parameters(batches: list[Batch], space: Space | None) -> dict[str, Column]:
+    if space is None:
+        return {}
+    points = [batch.x for batch in batches if batch.x is not None]
+    if len(points) < len(batches):  # too long to be kept
+        return {}
+    d = len(space.names)
+    for x in points:
+        if x.shape[1] != d:
+            raise RunError(f"evaluations: found points of {x.shape[1]} coordinates, wanted {d}")
+    return space.columns(np.concatenate([np.empty((0, d)), *points]))
+
+
+def _output(name: str, kind: Kind, outputs: list[dict[str, Any] | None]) -> Column:
+    values = [None if found is None else found.get(name) for found in outputs]
+    gaps = None in values
+    if kind == "number" or (kind == "whole" and gaps):
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    if kind in ("whole", "flag") and not gaps:
+        return np.array(values, dtype=np.int64 if kind == "whole" else np.bool_)
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column

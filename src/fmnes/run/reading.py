@@ -1,0 +1,266 @@
+"""Reading a run: what it was asked to do, how far it is, and everything it has evaluated.
+
+The directory may come from elsewhere, and the run may be under way: nothing is written, all of it is doubted.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.arguments import check_path
+from fmnes.errors import FmnesError, RunError
+from fmnes.parameters import Parameter
+from fmnes.records.table import Evaluations
+from fmnes.report.failures import Ledger
+from fmnes.report.history import History
+from fmnes.result import Best, Columns, Failure, Result, StopReason, Vector
+from fmnes.run.snapshots import read_records
+from fmnes.run.words import space_of, words_of
+from fmnes.space import Space
+from fmnes.storage.directory import KEPT, LOG, RunDirectory
+from fmnes.storage.log import EvaluationLog
+from fmnes.storage.questions import Summary
+from fmnes.storage.snapshot import Arrays
+
+#: What data of another shape than ours raises.
+_UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+#: The directory of a failed program, and the mark of its reason.
+_KEPT_NAME = re.compile(r"(?:r(\d+)-)?g(-?\d+)-s(\d+)-a(\d+)-.*-([0-9a-f]{8})", re.ASCII)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A run as it was when it was read, in the user's names and units. Made by `fmnes.read_run`."""
+
+    path: Path
+    state: str
+    """"running (process 17 on node3)", the name of a `fmnes.StopReason`, or "stopped; resume it"."""
+    message: str | None
+    """Why it has ended, with the numbers; None if it has not."""
+    settings: dict[str, Any]
+    """What `minimize` was asked to do, besides the search itself."""
+    objective: dict[str, Any]
+    """The function's name, or all that is known of a Command."""
+    parameters: dict[str, Parameter] | None
+    """{name: fmnes.Real or fmnes.Integer}; None of arrays."""
+    names: tuple[str, ...]
+    """Of the coordinates: x0, x1, … of arrays. Empty while nothing is evaluated, if nobody has named them."""
+    result: Result | None
+    """What `minimize` returned; None while the run is under way, and if it was ended from outside."""
+    best: Best
+    """The best point so far; `evaluation` counts in the order of the log."""
+    summary: Summary
+    """How many evaluations there are, by status and by reason; when the first began and the last ended."""
+    history: Columns
+    """One array per column, one entry per generation, as `Result.history`. Of a run under way it is as old as
+    its last snapshot: some seconds."""
+    _space: Space | None = field(default=None)
+
+    def __repr__(self) -> str:
+        counts = f"{self.summary.evaluations} evaluations, {self.summary.failed} failed"
+        return f"Run({str(self.path)!r}: {self.state}; {counts}; best {self.best.fun:.6g})"
+
+    @cached_property
+    def evaluations(self) -> Evaluations:
+        """Every evaluation as a table, each row checked; read when it is first asked for."""
+        with _log(self.path) as log:
+            return Evaluations.of(log.batches(), self._space)
+
+    def tables(self) -> Iterator[Evaluations]:
+        """The same in parts, one after another, for runs too large for the memory; at least one."""
+        with _log(self.path) as log:
+            kinds = log.tally().kinds()
+            yield Evaluations.of([], self._space, kinds)
+            for batch in log.batches():
+                yield Evaluations.of([batch], self._space, kinds)
+
+    @cached_property
+    def failures(self) -> list[Failure]:
+        """What failed, most frequent reason first: its first points, the first one's detail and the directory
+        that was kept of a program. Read when it is first asked for."""
+        ledger = Ledger()
+        with _log(self.path) as log:
+            for row in log.infeasible():
+                ledger.add(row.outcome, np.empty(0) if row.x is None else row.x)
+        kept = _kept(self.path)
+        found = [replace(failure, directory=_directory(failure, kept)) for failure in ledger.failures()]
+        return [_told(failure, self._space) for failure in found]
+
+
+def read_run(path: str | os.PathLike[str]) -> Run:
+    """The run in this directory, at this moment: also while it is running, and copied elsewhere.
+
+    Nothing stays open. `run.evaluations` has every evaluation; `run.result` is there when the run has ended.
+    """
+    path = Path(check_path("path", path)).absolute()
+    with RunDirectory.open(path, read_only=True) as directory:
+        user = directory.in_use_by
+        ended = None if user else directory.result
+        summary = directory.log.summary()
+        position = 0 if summary.best is None else directory.log.position(summary.best.key)
+        config = directory.config
+        saved = None if ended is None else directory.read_ending()
+        last = saved or directory.read_snapshot()
+    try:
+        d = _dimension(config, summary, ended, last)
+        space = None if d is None else words_of(config, d)
+        named = space if space_of(config) is not None else None
+        parameters = None if space is None or config.get("parameters") is None else space.parameters
+        history, ledger = (History(), Ledger()) if last is None else read_records(*last)
+        result, told, state = None, None, f"running ({user})" if user else "stopped; resume it"
+        if ended is not None:
+            result = _result(ended, saved, d)
+            result = replace(result, failures=ledger.failures(), history=history.columns())
+            told = replace(_in_words(result, space, named), parameters=parameters)
+            state = str(ended["stop_reason"])
+        best = _best(summary, position, result)
+        return Run(
+            path=path,
+            state=state,
+            message=None if result is None else result.message,
+            settings=_table(config["settings"]),
+            objective=_objective(config["objective"]),
+            parameters=parameters,
+            names=() if space is None else space.names,
+            result=told,
+            best=best if best.x is None else best._replace(x=_point(best.x, space, named)),
+            summary=summary._replace(best=None),
+            history=history.columns(),
+            _space=space,
+        )
+    except _UNUSABLE as error:
+        raise RunError(f"{path}: found an unusable result or configuration ({error})") from None
+
+
+@contextmanager
+def _log(path: Path) -> Iterator[EvaluationLog]:
+    log = EvaluationLog(path / LOG, read_only=True)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def _table(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"{type(found).__name__} in place of a table")
+    return found
+
+
+def _objective(found: Any) -> dict[str, Any]:
+    objective = _table(found)
+    if {"command": "argv", "function": "name"}.get(str(objective.get("kind"))) not in objective:
+        raise ValueError("no objective")
+    return objective
+
+
+def _dimension(
+    config: Mapping[str, Any],
+    summary: Summary,
+    ended: Mapping[str, Any] | None,
+    last: tuple[dict[str, Any], Arrays] | None,
+) -> int | None:
+    """None: nobody has said it yet."""
+    if last is not None and "x0" in last[1]:
+        return len(last[1]["x0"])
+    if summary.best is not None and summary.best.x is not None:
+        return len(summary.best.x)
+    said = (ended or {}).get("x_mean") or config.get("parameters") or config["objective"].get("names")
+    return len(said) if said else None
+
+
+def _result(data: dict[str, Any], saved: tuple[dict[str, Any], Arrays] | None, d: int | None) -> Result:
+    """In the search's numbers."""
+    return Result(
+        x=_array(data["x"], d),
+        fun=np.inf if data["fun"] is None else float(data["fun"]),
+        success=bool(data["success"]),
+        stop_reason=None if data["stop_reason"] is None else StopReason[data["stop_reason"]],
+        message=str(data["message"]),
+        nfev=int(data["nfev"]),
+        nit=int(data["nit"]),
+        n_infeasible=int(data["n_infeasible"]),
+        x_mean=_array(data["x_mean"], d),
+        seed=None if data["seed"] is None else int(data["seed"]),
+        second_looks=int(data.get("second_looks", 0)),
+        covariance=_array(data.get("covariance"), d, d),
+        sigma0=np.nan if saved is None else float(saved[1]["sigma0"]),
+        n_repeated=int(data.get("n_repeated", 0)),
+    )
+
+
+def _array(found: Any, *shape: int | None) -> NDArray[np.float64] | None:
+    array = None if found is None else np.array(found, dtype=float)
+    if array is not None and array.shape != shape:
+        raise ValueError(f"an array of shape {array.shape}, wanted {shape}")
+    return array
+
+
+def _best(summary: Summary, position: int, result: Result | None) -> Best:
+    """Of the log, or of the result: that one knows what was known before, and points that are too long."""
+    found = summary.best
+    logged = Best(None, np.inf, 0) if found is None else Best(found.x, found.outcome.value, position)
+    if result is None or result.x is None or result.fun > logged.fun:
+        return logged
+    return logged._replace(x=result.x) if result.fun == logged.fun else Best(result.x, result.fun, 0)
+
+
+def _point(x: Vector, space: Space | None, named: Space | None) -> Any:
+    if named is not None:
+        return named.named(x)
+    return x if space is None else space.table(x[None])[0]
+
+
+def _in_words(result: Result, space: Space | None, named: Space | None) -> Result:
+    if named is not None and result.x_mean is not None:
+        return named.result(result)
+    return replace(
+        result,
+        x=None if result.x is None else _point(result.x, space, named),
+        x_mean=None if result.x_mean is None else _point(result.x_mean, space, named),
+        failures=[_told(failure, space) for failure in result.failures],
+    )
+
+
+def _told(failure: Failure, space: Space | None) -> Failure:
+    if space is None or failure.x.size == 0:
+        return replace(failure, x=np.empty((0, 0 if space is None else len(space.names))))
+    return replace(failure, x=space.table(failure.x))
+
+
+def _kept(path: Path) -> dict[str, Path]:
+    """The first directory that was kept of each reason, by its mark."""
+    found: dict[str, tuple[list[int], Path]] = {}
+    try:
+        names = sorted(os.listdir(path / KEPT))
+    except OSError:
+        return {}
+    for name in names:
+        match = _KEPT_NAME.fullmatch(name)
+        if match and (path / KEPT / name).is_dir():
+            *numbers, mark = match.groups()
+            order = [int(number or 0) for number in numbers]
+            if mark not in found or order < found[mark][0]:
+                found[mark] = (order, path / KEPT / name)
+    return {mark: directory for mark, (_, directory) in found.items()}
+
+
+def _directory(failure: Failure, kept: Mapping[str, Path]) -> str | None:
+    """In the run directory; or else where the detail says, of a Command with a directory of its own."""
+    mark = sha256(failure.reason.encode(errors="replace")).hexdigest()[:8]
+    if mark in kept:
+        return str(kept[mark])
+    said = failure.detail.rpartition("\nkept: ")[2] if "kept: " in failure.detail else ""
+    said = said.removeprefix("kept: ")
+    return said if os.path.isabs(said) and "\0" not in said and os.path.isdir(said) else None
