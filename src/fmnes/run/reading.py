@@ -36,7 +36,7 @@ from fmnes.storage.snapshot import Arrays
 #: What data of another shape than ours raises.
 _UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 #: The directory of a failed program, and the mark of its reason.
-_KEPT_NAME = re.compile(r"(?:r(\d+)-)?g(-?\d+)-s(\d+)-a(\d+)-.*-([0-9a-f]{8})", re.ASCII)
+_KEPT_NAME = re.compile(r"(?:r(\d+)-)?g(-?\d+)-s(\d+)(?:-w(\d+))?-a(\d+)-.*-([0-9a-f]{8})", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
