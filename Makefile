@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# In the words of any Python, however old.
+NEW_ENOUGH = 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("fmnes: found Python %d.%d as \
+	$(PYTHON), wanted 3.11 or later; if there is one:  make PYTHON=python3.12 $(MAKECMDGOALS)" % tuple(v[:2]))'
 # Many tests wait for processes: twice as many at a time as there are cores.
 TESTS  := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 
@@ -23,7 +26,8 @@ check: $(VENV)/.ready-dev      ## lint and types
 	$(BIN)/mypy
 
 $(VENV)/.ready-%: pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || $(PYTHON) -c $(NEW_ENOUGH)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }  # without pip it is of no use
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$*]"
 	touch $@
 

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -19,14 +20,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import ArgumentError, FmnesError, Infeasible, ObjectiveError, Optimizer
+from fmnes import ArgumentError, FmnesError, Infeasible, ObjectiveError, Optimizer, View
 from fmnes import minimize as minimize_in_python
 from fmnes.cli import app
 from fmnes.cli.problem_file import MAX_BYTES, PROGRAM, RUN, TOP
 from fmnes.cli.problems import template_files
 from fmnes.parameters import KEYS as PARAMETER
 from fmnes.parameters import OLD_KEYS
-from fmnes.report.progress import Progress
+from fmnes.report.progress import Progress, Rate, describe, speed
 from fmnes.report.terminal import QuietStream, literal, spelt_out
 from fmnes.storage.directory import _read_json, _write_json
 from fmnes.strategies import METHODS
@@ -252,7 +253,7 @@ def test_a_run_from_elsewhere_does_not_command_the_terminal(tmp_path: Path) -> N
     minimize_in_python(fails, [1.0, 2.0], 0.5, rng=1, max_evaluations=12, run_dir=run)
     shown = fmnes("show", str(run))
     assert shown.returncode == 0 and f"12 × {literal(HOSTILE_WORDS)}\n" in shown.stdout
-    assert json.loads(fmnes("show", str(run), "--json").stdout)["failures"] == {HOSTILE_WORDS: 12}
+    assert json.loads(fmnes("show", str(run), "--json").stdout)["failures"][0]["reason"] == HOSTILE_WORDS
     for refused in (fmnes("resume", str(run)), fmnes("show", str(run / "no"))):
         assert refused.returncode == 2 and "Traceback" not in refused.stderr
         assert not {*"\x1b\x07\x9b\r\u202e"} & {*refused.stdout, *refused.stderr, *shown.stdout}
@@ -281,7 +282,7 @@ def test_a_run_of_another_shape_is_refused_in_words_or_shown(
     for command in ("show", "resume"):
         with pytest.raises(FmnesError):
             app([command, str(run)], standalone_mode=False)
-            assert command == "show" and file == "result.json"  # which is shown as it is
+            assert command == "show"  # which shows what there is, and needs no program
             raise FmnesError
 
 
@@ -405,6 +406,107 @@ def test_a_progress_line_fits_its_terminal() -> None:
     assert shown.startswith("\revaluations 0  best none yet") and len(shown.rstrip("\r\n")) == 30
 
 
+# -- displays ------------------------------------------------------------------------------------------------
+
+
+def on_a_terminal(*arguments: str, columns: int = 100) -> str:
+    """What a real terminal is sent while `fmnes` runs; the last thing shown is what stays."""
+    reader, writer = pty.openpty()
+    termios.tcsetwinsize(writer, (40, columns))
+    shown = b""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fmnes", *arguments],
+        stdin=writer,
+        stdout=writer,
+        stderr=writer,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(writer)
+    with contextlib.suppress(OSError):  # what Linux says when the last writer has gone
+        while part := os.read(reader, 10_000):
+            shown += part
+    os.close(reader)
+    assert process.wait(60) == 0
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+
+
+def test_the_last_frame_agrees_with_the_last_line() -> None:
+    shown = on_a_terminal("demo", "--seed", "3")
+    frames = re.findall(r"best value +(\S+)\s+evaluations +(\d+) .*\s+failed +(\d+) of (\d+)", shown)
+    evaluations, failed = re.findall(r"(\d+) evaluations, (\d+) of them failed", shown)[-1]
+    assert frames[-1][1:] == (evaluations, failed, evaluations)
+    result = json.loads(fmnes("demo", "--seed", "3", "--json").stdout)
+    assert frames[-1][0] == f"{result['fun']:.6g}"
+
+
+def test_the_last_progress_line_agrees_with_the_result(tmp_path: Path) -> None:
+    done = fmnes("minimize", str(problem(tmp_path, **{"= 60": "= 57"})))
+    failed = re.findall(r"^57 evaluations, (\d+) of them failed", done.stdout, re.MULTILINE)
+    assert re.fullmatch(
+        rf"evaluations 57  best \S+  sigma \S+  failed {failed[0]} of 57  \d+/s", done.stderr.splitlines()[-1]
+    )
+
+
+@pytest.mark.parametrize("bounds_as", ["map", "failure"])
+def test_points_outside_the_bounds_are_counted_nowhere(bounds_as: Any) -> None:
+    failed: list[bool] = []
+    shares: list[float] = []
+
+    def fails_at_the_right(x: np.ndarray) -> float:
+        failed.append(bool(x[0] > 0.9))
+        return math.nan if failed[-1] else float(x @ x)
+
+    def check(view: View) -> None:
+        assert (view.evaluations, view.n_infeasible) == (len(failed), sum(failed))
+        assert f"failed {sum(failed)} of {len(failed)}" in describe(view, 1.0)
+        shares.append(view.feasible_share)
+
+    result = minimize_in_python(
+        fails_at_the_right,
+        [0.5, 0.5],
+        0.8,
+        bounds=(0.0, 1.0),
+        bounds_as=bounds_as,
+        rng=1,
+        max_evaluations=200,
+        xtol=1e-2,
+        restarts=5,
+        callback=check,
+    )
+    assert result.history["restart"].max() > 0
+    assert result.n_infeasible == sum(failed) > 0
+    if bounds_as == "failure":
+        assert min(shares) < 1 - sum(failed) / len(failed)  # which counts them, and is not shown any more
+
+
+def test_the_rate_after_a_resume_is_that_of_the_session(tmp_path: Path) -> None:
+    script = (
+        "import fmnes, sys, time\n"
+        "def f(x):\n    time.sleep(float(sys.argv[1]))\n    return float(x @ x)\n"
+        "if sys.argv[1] == '0':\n"
+        "    fmnes.minimize(f, [1.0] * 3, 0.5, rng=1, max_evaluations=2000, xtol=None, run_dir='r')\n"
+        "else:\n    fmnes.resume('r', f, max_evaluations=2040, progress=True)\n"
+    )
+    for seconds in ("0", "0.01"):
+        words = [sys.executable, "-c", script, seconds]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "evaluations 2040 " in done.stderr
+    assert 1 <= int(re.findall(r"(\d+)/s$", done.stderr.strip())[-1]) <= 100
+
+
+def test_a_slow_rate_is_told_by_the_minute_or_the_hour() -> None:
+    told = [speed(rate) for rate in (0.0, 1e-5, 1 / 600, 0.05, 0.999, 1.0, 1234.4)]
+    assert told == ["", "0.0/h", "6.0/h", "3.0/min", "59.9/min", "1/s", "1234/s"]
+
+
+def test_a_rate_counts_what_the_session_made() -> None:
+    rate = Rate(made_before=1000)
+    time.sleep(0.1)
+    assert rate(900) == rate(1000) == 0.0
+    assert 0 < rate(1010) <= 100
+
+
 @pytest.mark.parametrize("encoding", ["ascii:strict", "latin-1"])
 def test_terminals_that_lack_characters(tmp_path: Path, encoding: str) -> None:
     path = problem(tmp_path, **{"[parameters.a]": '[parameters."σ直"]', "{a}": "{σ直}", "= 60": "= 6"})
@@ -424,7 +526,7 @@ def test_terminals_that_lack_characters(tmp_path: Path, encoding: str) -> None:
     assert failed in output("minimize", str(path))
     assert failed in output("show", run)
     shown = json.loads(output("show", run, "--json"))
-    assert shown["failures"] == {"größe × 直径": 6}
+    assert [(one["reason"], one["count"]) for one in shown["failures"]] == [("größe × 直径", 6)]
     assert r"\u76f4\u5f84" in output("show", "größe-直径")
 
 
@@ -559,7 +661,7 @@ def test_whatever_a_problem_file_says_it_runs_or_is_refused_in_our_words(
         ("/dev/zero", "something else than a plain file"),
         ("/dev/full", "something else than a plain file"),
         ("large", "bytes"),
-        ("nothing", "cannot be read"),
+        ("nothing", "found nothing there"),
     ],
     ids=range(13),
 )

@@ -137,6 +137,20 @@ def test_what_gives_no_value_ends_with_1_and_its_reason(
     assert found["value"] is None
 
 
+def test_a_failure_is_explained_as_far_as_we_can(tmp_path: Path) -> None:
+    path = tmp_path / "problem.toml"
+    path.write_text(
+        'command = ["cat", "model.py"]\n[parameters.a]\nlower = 0\nupper = 1\n'
+        "[program]\nvalue = { file = 'out.txt', regex = 'CD (.*)' }\n"
+    )
+    (tmp_path / "model.py").write_text("")
+    done = try_(path)
+    assert done.returncode == 1 and "\n  'model.py' is a file in" in done.stdout, done.stdout
+    assert "kept:" not in done.stdout and done.stdout.count("No such file") == 1
+    path.write_text(path.read_text().replace('"cat", "model.py"', '"sh", "-c", "echo CL 5 > out.txt"'))
+    assert "\n  out.txt ends with:\n  CL 5\n" in try_(path).stdout
+
+
 @pytest.mark.parametrize(
     ("value", "wanted"),
     [

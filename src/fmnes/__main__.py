@@ -35,12 +35,14 @@ def _run() -> Any:
         _say(str(MissingExtra("the command line", "cli")))
         return 1
     try:
-        app()
+        app(prog_name="fmnes")  # also for `python -m fmnes`: completion and hints name the command
     except FmnesError as error:
         _say(str(error))
         return 2
     except SystemExit as ended:
         return ended.code
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

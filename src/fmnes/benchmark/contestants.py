@@ -9,6 +9,7 @@ else; the objective is evaluated outside, between the two calls, and is not time
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -87,13 +88,24 @@ def crfmnes(d: int, population_size: int) -> Contestant:
     return Contestant(lambda: placeholder, tell)
 
 
-FULL_MATRIX: dict[str, Callable[[int, int], Contestant]] = {
+Maker = Callable[[int, int], Contestant]
+FULL_MATRIX: dict[str, Maker] = {
     "fm-nes": lambda d, lam: ours("fm-nes", d, lam),
     "cma": cma,
     "cmaes": cmaes,
     "fcmaes": fcmaes,
 }
-LINEAR: dict[str, Callable[[int, int], Contestant]] = {
+LINEAR: dict[str, Maker] = {
     "cr-fm-nes": lambda d, lam: ours("cr-fm-nes", d, lam),
     "crfmnes": crfmnes,
 }
+
+
+def installed(makers: dict[str, Maker]) -> dict[str, Maker]:
+    """Those that can be made here: a peer may be missing, or lack a library of its own."""
+    found = {}
+    for name, make in makers.items():
+        with contextlib.suppress(ImportError):
+            make(2, 6)
+            found[name] = make
+    return found

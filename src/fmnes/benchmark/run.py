@@ -10,19 +10,26 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fmnes.benchmark.contestants import FULL_MATRIX, LINEAR, ours
+from fmnes.benchmark.contestants import FULL_MATRIX, LINEAR, installed, ours
 from fmnes.benchmark.speed import Timing, compare, default_population_size, one_round
 
 FULL_DIMENSIONS = (2, 10, 40, 100, 400, 1000)
 LINEAR_DIMENSIONS = (1000, 10_000, 100_000, 1_000_000)
 FAILING = (0.0, 0.3)
+Ratios = dict[str, tuple[str, tuple[str, ...]]]
+#: Our cost beside that of the best of these: the column's name in speed.json, its title, and whom.
+FULL_RATIOS: Ratios = {
+    "ratio_python": ("/ best Python", ("cma", "cmaes")),
+    "ratio_fcmaes": ("/ fcmaes", ("fcmaes",)),
+}
+LINEAR_RATIOS: Ratios = {"ratio": ("ratio", ("crfmnes",))}
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -83,41 +90,42 @@ def run(
 ) -> dict[str, Any]:
     timings: list[Timing] = []
     rows: list[dict[str, Any]] = []
-    say(
-        "| d | λ | failing | "
-        + " | ".join(f"{n} µs" for n in FULL_MATRIX)
-        + " | floor µs | / best Python | / fcmaes |"
+    contestants, one_by_one = installed(FULL_MATRIX), installed(LINEAR)
+    if missing := [name for name in (*FULL_MATRIX, *LINEAR) if name not in {*contestants, *one_by_one}]:
+        say(f'Not installed, so left out: {", ".join(missing)}; pip install "fmnes[bench]" brings them.\n')
+    _head(
+        say,
+        *("d", "λ", "failing", *(f"{n} µs" for n in contestants), "floor µs"),
+        *_titles(FULL_RATIOS, contestants),
     )
-    say("|" + " --- |" * (len(FULL_MATRIX) + 6))
     for d in full:
         size = default_population_size(d)
         floor = 1e6 * floor_seconds(d, size) / size
         for failing in FAILING:
-            found = list(compare(FULL_MATRIX, d, size, failing=failing, seconds=seconds))
+            found = list(compare(contestants, d, size, failing=failing, seconds=seconds))
             timings += found
             cost = {t.name: t.microseconds for t in found}
-            python = min((cost[n] for n in ("cma", "cmaes") if not math.isnan(cost[n])), default=math.nan)
-            row = {"d": d, "lambda": size, "failing": failing, **cost, "floor": floor}
-            row |= {"ratio_python": cost["fm-nes"] / python, "ratio_fcmaes": cost["fm-nes"] / cost["fcmaes"]}
-            rows.append(row)
-            costs = " | ".join(f"{cost[n]:.4g}" for n in FULL_MATRIX)
-            ratios = f"{row['ratio_python']:.2f} | {row['ratio_fcmaes']:.2f}"
-            say(f"| {d} | {size} | {failing:.0%} | {costs} | {floor:.3g} | {ratios} |")
+            ratios = _ratios(cost, "fm-nes", FULL_RATIOS)
+            rows.append({"d": d, "lambda": size, "failing": failing, **cost, "floor": floor, **ratios})
+            costs = [f"{cost[n]:.4g}" for n in contestants]
+            shares = [f"{ratio:.2f}" for ratio in ratios.values()]
+            _line(say, d, size, f"{failing:.0%}", *costs, f"{floor:.3g}", *shares)
     say("")
     exponents = {f"{f:.0%}": growth(timings, "fm-nes", 100, 1000, f) for f in FAILING}
     if 100 in full and 1000 in full:
         shown = ", ".join(f"{exponent:.2f} ({f} failing)" for f, exponent in exponents.items())
         say(f"Growth of the cost of FM-NES per evaluation from d = 100 to 1000, exponent: {shown}\n")
     linear_rows: list[dict[str, Any]] = []
-    say("| d | λ | " + " | ".join(f"{n} µs" for n in LINEAR) + " | ratio |")
-    say("|" + " --- |" * (len(LINEAR) + 3))
+    _head(say, "d", "λ", *(f"{n} µs" for n in one_by_one), *_titles(LINEAR_RATIOS, one_by_one))
     for d in linear:
         size = 32
-        found = list(compare(LINEAR, d, size, generations=max(3, 200_000 // d), rounds=3, seconds=seconds))
+        generations = max(3, 200_000 // d)
+        found = list(compare(one_by_one, d, size, generations=generations, rounds=3, seconds=seconds))
         cost = {t.name: t.microseconds for t in found}
-        ratio = cost["cr-fm-nes"] / cost["crfmnes"]
-        linear_rows.append({"d": d, "lambda": size, **cost, "ratio": ratio})
-        say(f"| {d} | {size} | " + " | ".join(f"{cost[n]:.4g}" for n in LINEAR) + f" | {ratio:.2f} |")
+        ratios = _ratios(cost, "cr-fm-nes", LINEAR_RATIOS)
+        linear_rows.append({"d": d, "lambda": size, **cost, **ratios})
+        costs = [f"{cost[n]:.4g}" for n in one_by_one]
+        _line(say, d, size, *costs, *(f"{ratio:.2f}" for ratio in ratios.values()))
     say("")
     memory = [
         {"method": method, "d": d, "megabytes": peak_megabytes(method, d, default_population_size(d))}
@@ -125,10 +133,9 @@ def run(
         for d in dimensions
         if d >= 100
     ]
-    say("| method | d | peak MB |")
-    say("| --- | --- | --- |")
+    _head(say, "method", "d", "peak MB")
     for entry in memory:
-        say(f"| {entry['method']} | {entry['d']} | {entry['megabytes']:.1f} |")
+        _line(say, entry["method"], entry["d"], f"{entry['megabytes']:.1f}")
     return {
         "environment": environment(),
         "full_matrix": rows,
@@ -136,6 +143,25 @@ def run(
         "linear": linear_rows,
         "memory": memory,
     }
+
+
+def _titles(ratios: Ratios, there: Iterable[str]) -> list[str]:
+    return [title for title, peers in ratios.values() if {*peers} & {*there}]
+
+
+def _ratios(cost: dict[str, float], ours: str, ratios: Ratios) -> dict[str, float]:
+    """Those for which there is a peer."""
+    found = {name: [cost[n] for n in peers if n in cost] for name, (_, peers) in ratios.items()}
+    return {name: cost[ours] / min(costs) for name, costs in found.items() if costs}
+
+
+def _line(say: Callable[[str], None], *cells: Any) -> None:
+    say("| " + " | ".join(map(str, cells)) + " |")
+
+
+def _head(say: Callable[[str], None], *titles: str) -> None:
+    _line(say, *titles)
+    _line(say, *("---" for _ in titles))
 
 
 def main(arguments: list[str]) -> None:
@@ -159,4 +185,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(130)

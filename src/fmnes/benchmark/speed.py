@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from fmnes.arguments import check_population_size
-from fmnes.benchmark.contestants import Contestant, Points
+from fmnes.benchmark.contestants import Contestant, Maker, Points
 from fmnes.strategies.fm_nes_constants import constants
 
 
@@ -26,7 +26,7 @@ class Timing(NamedTuple):
     failing: float
     """Share of evaluations that fail."""
     microseconds: float
-    """Per evaluation; NaN if the contestant is not installed."""
+    """Per evaluation."""
 
 
 def default_population_size(d: int) -> int:
@@ -55,7 +55,7 @@ def one_round(
 
 
 def compare(
-    makers: dict[str, Callable[[int, int], Contestant]],
+    makers: dict[str, Maker],
     d: int,
     population_size: int,
     *,
@@ -65,13 +65,8 @@ def compare(
     seconds: float = 20.0,
 ) -> Iterable[Timing]:
     """Every contestant at one dimension. Stops adding rounds when `seconds` are over."""
-    contestants: dict[str, Contestant] = {}
+    contestants = {name: make(d, population_size) for name, make in makers.items()}
     best: dict[str, float] = {}
-    for name, make in makers.items():
-        try:
-            contestants[name] = make(d, population_size)
-        except ImportError:
-            yield Timing(name, d, population_size, failing, math.nan)
     rng = np.random.default_rng(0)
     # Our own round spans three refresh periods; a slow peer gets fewer generations.
     k = constants(d, population_size, "tables", "tables")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import bench, export, output, problems, runs
+from fmnes.cli import bench, export, output, problems, runs, show
+from fmnes.cli.methods import Method
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
 from fmnes.report.live import LiveDisplay
-from fmnes.strategies import DEFAULT_METHOD, METHODS
+from fmnes.strategies import DEFAULT_METHOD
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Optimise functions whose evaluation may fail.",
 )
@@ -39,7 +39,7 @@ def root(
 @app.command()
 def demo(
     seed: Annotated[int, typer.Option(help="Another seed gives another run.")] = 1,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = DEFAULT_METHOD,
+    method: Method = DEFAULT_METHOD,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON and nothing else.")
     ] = False,
@@ -56,7 +56,7 @@ def demo(
             predator_prey.misfit,
             predator_prey.START,
             predator_prey.SIGMA,
-            method=method,
+            method=method or DEFAULT_METHOD,
             population_size=16,
             target=1e-10,
             max_evaluations=budget,
@@ -64,16 +64,21 @@ def demo(
             rng=seed,
             callback=display.update,
         )
+        display.end(result)
     if as_json:
-        values = None if result.x is None else result.x.tolist()
-        typer.echo(json.dumps(output.as_json(result, predator_prey.NAMES, values)))
-        return
+        typer.echo(json.dumps(output.as_json(result, _rates)))
+        raise typer.Exit(output.exit_code(result))
     found = result.x if result.x is not None else [float("nan")] * 4
     rates = zip(predator_prey.NAMES, found, predator_prey.TRUE_RATES, strict=True)
     rows = [(name, f"{value:.6f}", f"{true:g}") for name, value, true in rates]
     console.print()
     console.print(output.table(("parameter", "found", "true"), rows))
     output.show_ending(console, result)
+    raise typer.Exit(output.exit_code(result))
+
+
+def _rates(x: Any) -> dict[str, float]:
+    return dict(zip(predator_prey.NAMES, x.tolist(), strict=True))
 
 
 app.command()(problems.init)
@@ -81,7 +86,7 @@ app.command()(problems.check)
 app.command("try")(problems.try_)
 app.command()(runs.minimize)
 app.command()(runs.resume)
-app.command()(runs.show)
+app.command()(show.show)
 app.command()(export.export)
 app.command()(reproduce)
 app.add_typer(bench.app, name="bench")

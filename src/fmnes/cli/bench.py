@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
+from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
 
 app = typer.Typer(invoke_without_command=True)
@@ -29,6 +30,9 @@ def speed(
         return
     from fmnes.benchmark.run import in_one_thread
 
+    for name, text in (("full", full), ("linear", linear)):
+        for word in _words(text):
+            check_number(name, _whole(name, word), above=0, whole=True)
     raise typer.Exit(in_one_thread([full, linear, str(seconds), *([out] if out else [])]))
 
 
@@ -55,7 +59,15 @@ def search(
     Runs that the folder has are not run again; to run a method anew, take its lines out of the CSV file.
     """
     from fmnes.benchmark.search import search as run
+    from fmnes.benchmark.search.contestants import DEFAULT, is_installed
 
+    chosen = list(DEFAULT) if methods is None else _words(methods)
+    if methods is None:  # a peer that was asked for by name is an error
+        missing = [method for method in chosen if not is_installed(method)]
+        chosen = [method for method in chosen if method not in missing]
+        if missing:
+            words = f"not installed, so left out: {', '.join(missing)}"
+            typer.echo(f'{words}; pip install "fmnes[bench]" brings them', err=True)
     columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("runs")
@@ -64,7 +76,7 @@ def search(
                 what,
                 problems=_words(problems),
                 dimensions=[_whole("dimensions", word) for word in _words(dimensions)],
-                methods=None if methods is None else _words(methods),
+                methods=chosen,
                 seeds=seeds,
                 workers=workers,
                 out=out,

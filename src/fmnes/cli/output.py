@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-import shlex
-from collections.abc import Sequence
-from pathlib import Path
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from fmnes.cli.next_steps import Step
+from fmnes.cli.reading import Point, Reason
 from fmnes.report.terminal import literal
 from fmnes.result import Result, StopReason
 
@@ -20,6 +22,9 @@ _FAILED = {StopReason.NO_FEASIBLE, StopReason.LOST, StopReason.NUMERICAL, StopRe
 #: A longer table is cut to its first and last rows.
 MAX_ROWS = 40
 _ENDS = 10
+#: Reasons that are shown, without --failures; and parameters of a failed point.
+_MAX_REASONS = 10
+_MAX_PARAMETERS = 20
 
 
 def exit_code(result: Result) -> int:
@@ -43,16 +48,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return made
 
 
-def show_point(
-    console: Console, names: Sequence[str], values: Sequence[float] | None, fun: float | None, note: str = ""
-) -> None:
+def show_point(console: Console, point: Point | None, fun: float | None, note: str = "") -> None:
     """note: why there is no point, if it is not that nothing has succeeded."""
-    if values is None:
+    if point is None:
         say(console, note or "no evaluation has succeeded yet")
     else:
-        _show_values(console, [(name, f"{v:.8g}") for name, v in zip(names, values, strict=True)])
+        _show_values(console, [(name, number(value)) for name, value in point.items()])
     if fun is not None and math.isfinite(fun):
         console.print(Text.assemble("value: ", (f"{fun:.10g}", "bold")))
+
+
+def number(value: Any) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.8g}"
 
 
 def _show_values(console: Console, rows: list[tuple[str, str]]) -> None:
@@ -67,31 +74,61 @@ def show_ending(console: Console, result: Result) -> None:
     """Why it stopped, and what failed."""
     reason = result.stop_reason.name if result.stop_reason else "running"
     say(console, f": {result.message}", bold=reason)
-    failures = [(failure.reason, failure.count) for failure in result.failures]
-    show_failures(console, result.nfev, result.n_infeasible, failures)
+    say(console, counted(result.nfev, result.n_infeasible))
+    show_reasons(console, [(failure.reason, failure.count) for failure in result.failures])
 
 
-def show_failures(console: Console, evaluations: int, failed: int, reasons: list[tuple[str, int]]) -> None:
-    say(console, f"{evaluations} evaluations, {failed} of them failed")
-    show_reasons(console, reasons)
+def counted(evaluations: int, failed: int) -> str:
+    return f"{evaluations} evaluations, {failed} of them failed"
 
 
 def show_reasons(console: Console, reasons: Sequence[tuple[str, int]], prefix: str = "") -> None:
     """The most frequent ones."""
-    for reason, count in reasons[:10]:
+    for reason, count in reasons[:_MAX_REASONS]:
         say(console, f"  {count:6d} × {prefix}{reason}")
-    if len(reasons) > 10:
-        say(console, f"  and {len(reasons) - 10} other reasons")
+    if len(reasons) > _MAX_REASONS:
+        say(console, f"  and {len(reasons) - _MAX_REASONS} other reasons")
 
 
-def as_argument(path: Path) -> str:
-    """As one would type it."""
-    return literal(shlex.quote(str(path)))
+def show_in_full(console: Console, reasons: Sequence[Reason], prefix: str = "") -> None:
+    """Each reason with its first evaluation: when it was, where, what it said, and what is left of it."""
+    for one in reasons:
+        console.print()
+        say(console, f" × {prefix}{one.reason}", bold=f"{one.count:8d}")
+        which = "the start itself" if one.generation < 0 else f"generation {one.generation}"
+        say(console, f"  first: {moment(one.started)}, {which}")
+        if one.parameters is not None:
+            values = [f"{name} = {number(value)}" for name, value in one.parameters.items()]
+            more = f", and {len(values) - _MAX_PARAMETERS} more" if len(values) > _MAX_PARAMETERS else ""
+            say(console, f"  at: {', '.join(values[:_MAX_PARAMETERS])}{more}")
+        if one.detail:
+            say(console, "  output:")
+            for line in one.detail.splitlines():
+                say(console, f"    {line}")
+        if one.kept:
+            say(console, f"  directory: {one.kept}")
 
 
-def named(names: Sequence[str], values: Sequence[float] | None) -> dict[str, float] | None:
-    return None if values is None else dict(zip(names, values, strict=True))
+def moment(seconds: float) -> str:
+    """The user's time; whatever is no time is left out."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return "unknown"
 
 
-def as_json(result: Result, names: Sequence[str], values: Sequence[float] | None) -> dict[str, Any]:
-    return {**result.as_json(), "parameters": named(names, values)}
+def show_steps(console: Console, steps: Sequence[Step]) -> None:
+    for step in steps:
+        say(console, f"{step.words}:  {step.command}")
+
+
+def as_json(result: Result, named: Callable[[Any], Point]) -> dict[str, Any]:
+    """named: a point of the result in the user's names and units."""
+    data = result.as_json()
+    pairs = zip(data["failures"], result.failures, strict=True)
+    failures = [{**shown, "parameters": named(f.x[0]) if len(f.x) else None} for shown, f in pairs]
+    return {**data, "failures": failures, "parameters": None if result.x is None else named(result.x)}
+
+
+def reason_as_json(one: Reason) -> dict[str, Any]:
+    return {**asdict(one), "kept": None if one.kept is None else str(one.kept)}

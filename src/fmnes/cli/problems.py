@@ -230,6 +230,9 @@ def _show(console: Console, trial: Trial) -> None:
             output.say(console, f"  {line}")
     said = {"infeasible": "failed", "lost": "lost"}.get(outcome.status, "value")
     output.say(console, f" {outcome.value:.10g}" if said == "value" else f": {outcome.reason}", bold=said)
+    for line in outcome.detail.splitlines():
+        if line not in f"{trial.stdout}\n{trial.stderr}":  # what we have to say to it
+            output.say(console, f"  {line}")
     for name, value in (outcome.outputs or {}).items():
         output.say(console, f" {_plain(value)}", bold=name)
     output.say(console, f" {outcome.seconds:.3g} s", bold="time")

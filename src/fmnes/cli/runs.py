@@ -1,8 +1,10 @@
-"""`fmnes minimize`, `resume` and `show`: runs of external programs, kept in run directories."""
+"""`fmnes minimize` and `resume`: runs of external programs, kept in run directories."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,18 +13,32 @@ from rich.console import Console
 
 import fmnes
 from fmnes.arguments import check_number, check_path
-from fmnes.cli import output
+from fmnes.cli import output, places, reading
+from fmnes.cli.methods import Method, check_method
+from fmnes.cli.next_steps import anew, as_line, as_lines, next_steps, when_broken
 from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
-from fmnes.cli.reading import command_of, objective_of, read_run
-from fmnes.errors import ArgumentError, RunError
-from fmnes.evaluation.programs.command import Command
+from fmnes.cli.taken import changed, taken
+from fmnes.errors import ArgumentError, FmnesError, ObjectiveError
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
-from fmnes.storage.directory import RunDirectory
-from fmnes.strategies import METHODS
+from fmnes.storage.aside import move_aside
+from fmnes.storage.directory import RunExists
+
+
+def whole(text: str) -> int:
+    """A whole number, also as 1e4."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        if (number := float(text)).is_integer():
+            return int(number)
+    raise ValueError(f"found {text!r}, wanted a whole number")
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
-MaxEvaluations = Annotated[int | None, typer.Option(help="Evaluations in all.")]
+MaxEvaluations = Annotated[
+    int | None, typer.Option(help="Evaluations in all.", parser=whole, metavar="INTEGER")
+]
 MaxSeconds = Annotated[float | None, typer.Option(help="Seconds in all.")]
 Workers = Annotated[int | None, typer.Option(help="Programs at a time.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds before a program is killed.")]
@@ -48,13 +64,19 @@ def minimize(
     run_dir: Annotated[
         Path | None, typer.Option(help="Keep the run here; by default beside the problem file, as NAME.run.")
     ] = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again", help="Move the run that is there aside, to NAME.run.1 or so, and begin anew."
+        ),
+    ] = False,
     max_evaluations: MaxEvaluations = None,
     max_seconds: MaxSeconds = None,
     target: Target = None,
     workers: Workers = None,
     timeout: Timeout = None,
     retries: Retries = None,
-    method: Annotated[str | None, typer.Option(help=f"One of {', '.join(METHODS)}.")] = None,
+    method: Method = None,
     population_size: Annotated[int | None, typer.Option(help="Points per generation.")] = None,
     restarts: Annotated[
         str | None,
@@ -80,13 +102,26 @@ def minimize(
     options = {**problem.run, **{name: value for name, value in flags.items() if value is not None}}
     if "seed" in options:
         options["rng"] = check_number("seed", options.pop("seed"), above=-1, whole=True, optional=False)
+    if isinstance(options.get("method"), str):
+        check_method(options["method"])
     in_file = check_path("run_dir", options.pop("run_dir", folder))
     kept = run_dir or Path(in_file)
 
-    def run(**more: Any) -> Result:
+    def begin(**more: Any) -> Result:
         return fmnes.minimize(problem.command, problem.space.parameters, **options, run_dir=kept, **more)
 
-    _run(run, problem.command, kept, options.get("max_evaluations"), as_json)
+    def run(**more: Any) -> Result:
+        try:
+            return begin(**more)
+        except RunExists:
+            if not again:
+                raise taken(kept, words, problem) from None
+        moved = kept.with_name(move_aside(kept).name)
+        output.say(Console(stderr=True), f"the run that was there is now {moved}")
+        return begin(**more)
+
+    file = Path(words[0]) if words[0].endswith(".toml") else None
+    _run(run, kept, LiveDisplay(options.get("max_evaluations")), as_json, file)
 
 
 def resume(
@@ -100,81 +135,66 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a run: after a crash, Ctrl-C, or with a larger budget."""
-    command = _command(run)
+    places.check_run(run)
+    begun = reading.read_program(run)
+    _say_changes(begun)
     flags = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "target": target}
     flags |= {"workers": workers, "timeout": timeout, "retries": retries}
     options: Any = {name: value for name, value in flags.items() if value is not None}
-    _run(lambda **more: fmnes.resume(run, **options, **more), command, run, max_evaluations, as_json)
-
-
-def show(run: Annotated[Path, typer.Argument(help="The run directory.")], as_json: Json = False) -> None:
-    """Show a run, also while it is running: its state, the best point, and what failed."""
-    found = read_run(run)
-    if as_json:
-        report = {
-            "state": found.state,
-            "message": found.message,
-            "evaluations": found.summary.evaluations,
-            "statuses": found.summary.statuses,
-            "failures": found.summary.reasons["infeasible"],
-            "lost": found.summary.reasons["lost"],
-            "fun": found.fun,
-            "parameters": output.named(found.names, found.values),
-            "note": found.note,
-        }
-        typer.echo(json.dumps(report))
-        return
-    console = Console()
-    output.say(console, f": {found.message}" if found.message else "", bold=found.state)
-    output.show_point(console, found.names, found.values, found.fun, found.note or "")
-    summary = found.summary
-    failed = list(summary.reasons["infeasible"].items())
-    output.show_failures(console, summary.evaluations, summary.statuses.get("infeasible", 0), failed)
-    output.show_reasons(console, list(summary.reasons["lost"].items()), prefix="lost: ")
+    budget = max_evaluations or begun.max_evaluations
+    display = LiveDisplay(budget, made_before=reading.count_evaluations(run))
+    _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json, begun.problem)
 
 
 def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
     """The problem, and where its run is kept unless the user says."""
-    if len(words) == 1 and words[0].endswith(".toml"):
+    if words[0].endswith(".toml"):
+        if len(words) > 1:
+            raise ArgumentError(f"{words[1]}: found after a problem file, wanted nothing more")
         if params:
             raise ArgumentError("param: found together with a problem file, wanted one of them")
         path = Path(words[0])
+        places.check_problem(path)
         return read_problem(path), path.with_suffix(".run")
     if len(words) == 1 and not params:
-        raise ArgumentError(
-            f"{words[0]}: found neither a problem file, whose name ends in .toml, nor --param for a program; "
-            "wanted one of them"
-        )
+        raise places.no_problem(words[0])
+    if not params:
+        raise ArgumentError("param: found none, wanted one for each parameter, such as --param width=0.3,0.1")
     parameters = [parse_parameter(text) for text in params]
     return make_problem(words, parameters, {}), Path(Path(words[0]).stem + ".run")
 
 
-def _run(run: Any, command: Command, kept: Path, max_evaluations: int | None, as_json: bool) -> None:
+def _run(
+    run: Callable[..., Result], kept: Path, display: LiveDisplay, as_json: bool, problem: Path | None
+) -> None:
     """Run with a live display, then show the result; the exit code says how it ended."""
-    with LiveDisplay(max_evaluations) as display:
-        result = run(callback=display.update)
-    d = len(result.x_mean)
-    if command.names is not None and len(command.names) != d:
-        raise RunError(f"{kept}: found {len(command.names)} names, wanted {d} as its points have")
-    names = list(result.parameters or command.names or [f"x{i}" for i in range(d)])
-    values = None if result.x is None else result.vector.tolist()
+    with display:
+        try:
+            result = run(callback=display.update)
+        except ObjectiveError as error:
+            raise ObjectiveError(f"{error}\n{as_lines(when_broken(kept, problem))}") from None
+        display.end(result)
+    begun = reading.read_begun(kept)._replace(problem=problem)
+    named = reading.names_of(result, begun)
     if as_json:
-        typer.echo(json.dumps(output.as_json(result, names, values)))
+        typer.echo(json.dumps(output.as_json(result, named)))
     else:
         console = Console()
-        output.show_point(console, names, values, result.fun)
+        output.show_point(console, None if result.x is None else named(result.x), result.fun)
         output.show_ending(console, result)
-        go_on = f"fmnes resume {output.as_argument(kept)} --max-evaluations N"
-        output.say(console, f"kept in {kept}; to go on:  {go_on}")
+        output.say(console, f"kept in {kept}; to see it again:  {as_line('show', kept)}")
+        output.show_steps(console, next_steps(reading.ending_of(result, begun)))
     raise typer.Exit(output.exit_code(result))
 
 
-def _command(run: Path) -> Command:
-    with RunDirectory.open(run, read_only=True) as directory:
-        objective = objective_of(directory)
-    if objective["kind"] == "command":
-        return command_of(run, objective)
-    raise ArgumentError(
-        f"{run}: found a run of the Python function {objective['name']!r}, wanted one of a program; "
-        "go on with it from Python: fmnes.resume(run_dir, fun)"
-    )
+def _say_changes(begun: reading.Begun) -> None:
+    """A run goes on as it began; who has changed the problem file meanwhile may expect otherwise."""
+    if begun.problem is None:
+        return
+    try:
+        found = changed(begun, read_problem(begun.problem))
+    except FmnesError:  # the file is not needed to go on
+        return
+    if found:
+        text = f"{begun.problem} has changed ({'; '.join(found)}), and the run goes on as it began"
+        output.say(Console(stderr=True), f"{text}; to begin anew:  {anew(begun.run, begun.problem)}")

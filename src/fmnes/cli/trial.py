@@ -53,6 +53,7 @@ class Trial(NamedTuple):
             "value": outcome.value if outcome.status == "value" else None,
             "outputs": outcome.outputs or {},
             "reason": outcome.reason,
+            "detail": outcome.detail,
             "seconds": None if math.isnan(outcome.seconds) else outcome.seconds,
             "parameters": self.point,
             "argv": self.argv,
@@ -115,6 +116,7 @@ def new_directory(problem: ProblemFile, path: Path) -> Path:
 def try_point(problem: ProblemFile, point: dict[str, Any], directory: Path) -> Trial:
     """One evaluation in this directory, which stays as the program leaves it."""
     here = Path(os.path.abspath(directory))
+    # It stays anyway; "none" only says that there is nothing more to say about it.
     command = replace(problem.command, keep="none", timeout=problem.run.get("timeout"))
     evaluator = CommandEvaluator(command, named=lambda x: dict(point), workspace=_Stays(here))
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import IO, cast
 
@@ -11,23 +12,24 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from fmnes.report.progress import Progress
+from fmnes.report.progress import Progress, Rate, best_value, failed, speed
 from fmnes.report.terminal import QuietStream
-from fmnes.result import View
+from fmnes.result import Result, View
 
 
 class LiveDisplay:
     """On stderr, which it leaves alone once that cannot be written: what is asked for with --json stays alone
     on stdout. A context manager; `update` is a callback for `fmnes.minimize`."""
 
-    def __init__(self, max_evaluations: int | None = None) -> None:
+    def __init__(self, max_evaluations: int | None = None, made_before: int = 0) -> None:
+        """made_before: evaluations of earlier sessions, which this one does not make again."""
         self._max_evaluations = max_evaluations
-        self._started = time.monotonic()
+        self._rate = Rate(made_before)
         self._view: View | None = None
         stream = QuietStream(sys.stderr)
         console = Console(file=cast(IO[str], stream))
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        self._lines = None if self._live else Progress(stream)
+        self._lines = None if self._live else Progress(stream, made_before)
         self._shown = 0.0
 
     def __enter__(self) -> LiveDisplay:
@@ -53,20 +55,30 @@ class LiveDisplay:
             self._shown = time.monotonic()
             self._live.update(self._table(view), refresh=True)
 
+    def end(self, result: Result) -> None:
+        """The last frame has the numbers of the result: a generation that was cut short has no view."""
+        self._max_evaluations = None  # no time is left, or all of it
+        if self._view:
+            self._view = replace(
+                self._view,
+                evaluations=result.nfev,
+                n_infeasible=result.n_infeasible,
+                best=self._view.best._replace(x=result.x, fun=result.fun),
+            )
+
     def _table(self, view: View) -> Table:
-        seconds = max(time.monotonic() - self._started, 1e-9)
-        rate = view.evaluations / seconds
+        rate = self._rate(view.evaluations)
         table = Table.grid(padding=(0, 2))
         rows = {
-            "best value": "none yet" if view.best.x is None else f"{view.best.fun:.6g}",
-            "evaluations": f"{view.evaluations}  ({rate:.0f}/s)",
+            "best value": best_value(view),
+            "evaluations": f"{view.evaluations}  {speed(rate)}",
+            "failed": failed(view),
             "step size": f"{view.sigma:.3g}",
-            "feasible": "" if view.feasible_share != view.feasible_share else f"{view.feasible_share:.0%}",
         }
         if view.restart:
             rows["restart"] = f"{view.restart}, population {view.population_size}"
-        if self._max_evaluations and view.evaluations:
-            left = (self._max_evaluations - view.evaluations) / rate
+        if self._max_evaluations and rate > 0:
+            left = max(0, self._max_evaluations - view.evaluations) / rate
             rows["time left"] = f"at most {left:.0f} s"
         for name, value in rows.items():
             table.add_row(f"[dim]{name}[/]", value)

@@ -11,34 +11,65 @@ from fmnes.report.terminal import QuietStream
 from fmnes.result import View
 
 
-def describe(view: View, seconds: float) -> str:
+def describe(view: View, rate: float) -> str:
     """One generation in one line."""
-    best = "none yet" if view.best.x is None else f"{view.best.fun:.6g}"
-    share = "" if view.feasible_share != view.feasible_share else f"  feasible {view.feasible_share:.0%}"
-    rate = f"  {view.evaluations / seconds:.0f}/s" if seconds > 0 else ""
     restart = f"restart {view.restart}  " if view.restart else ""
-    return f"{restart}evaluations {view.evaluations}  best {best}  sigma {view.sigma:.3g}{share}{rate}"
+    return (
+        f"{restart}evaluations {view.evaluations}  best {best_value(view)}  sigma {view.sigma:.3g}  "
+        f"failed {failed(view)}  {speed(rate)}"
+    ).rstrip()
+
+
+def best_value(view: View) -> str:
+    return "none yet" if view.best.x is None else f"{view.best.fun:.6g}"
+
+
+def failed(view: View) -> str:
+    """Of the evaluations, as the summary counts them: a point outside the bounds is none."""
+    return f"{view.n_infeasible} of {view.evaluations}"
+
+
+def speed(rate: float) -> str:
+    """A rate in words; empty where nothing was evaluated yet."""
+    for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if rate * times >= 1 or (rate > 0 and unit == "h"):
+            return f"{rate * times:.{1 if times > 1 else 0}f}/{unit}"
+    return ""
+
+
+class Rate:
+    """Evaluations a second since this object was made: of a resumed run those of this session."""
+
+    def __init__(self, made_before: int = 0) -> None:
+        """made_before: evaluations that the log has already. They are answered from there, in no time."""
+        self._made_before = made_before
+        self._started = time.monotonic()
+
+    def __call__(self, evaluations: int) -> float:
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        return max(0, evaluations - self._made_before) / seconds
 
 
 class Progress:
     """Where the stream cannot be written it is silent: a run does not end with its display."""
 
-    def __init__(self, stream: IO[str] | QuietStream | None = None) -> None:
+    def __init__(self, stream: IO[str] | QuietStream | None = None, made_before: int = 0) -> None:
         self._stream = QuietStream(stream or sys.stderr)
+        self._rate = Rate(made_before)
         self._live = self._stream.isatty()
         self._every = 0.1 if self._live else 5.0
-        self._started = self._shown = time.monotonic()
+        self._shown = time.monotonic()
         self._width = 0
 
     def add(self, view: View) -> None:
         now = time.monotonic()
         if now - self._shown >= self._every:
             self._shown = now
-            self._write(describe(view, now - self._started))
+            self._write(describe(view, self._rate(view.evaluations)))
 
     def close(self, view: View) -> None:
         """The last line stays."""
-        self._write(describe(view, time.monotonic() - self._started))
+        self._write(describe(view, self._rate(view.evaluations)))
         if self._live:
             self._stream.write("\n")
 

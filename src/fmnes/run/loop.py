@@ -439,6 +439,7 @@ def _raise_if_bug(outcomes: list[Outcome | None], start: StartPoint) -> None:
         return
     raise ObjectiveError(
         f"this looks like a bug in the objective: each of the first {len(made) + start.made} evaluations "
-        f"failed: {made[0].reason}. If these points are bad, raise fmnes.Infeasible, or start elsewhere.\n\n"
+        f"failed: {made[0].reason}. If these points are bad, say so (raise fmnes.Infeasible; a program "
+        "prints FAIL and a reason), or start elsewhere.\n\n"
         f"{made[0].detail}"
     )

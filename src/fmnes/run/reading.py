@@ -6,12 +6,10 @@ The directory may come from elsewhere, and the run may be under way: nothing is 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import check_path
 from fmnes.errors import FmnesError, RunError
+from fmnes.evaluation.programs.workspace import kept_directory
 from fmnes.parameters import Parameter
 from fmnes.records.table import Evaluations
 from fmnes.report.failures import Ledger
@@ -31,12 +30,11 @@ from fmnes.space import Space
 from fmnes.storage.directory import KEPT, LOG, RunDirectory
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.questions import Summary
+from fmnes.storage.rows import Logged
 from fmnes.storage.snapshot import Arrays
 
 #: What data of another shape than ours raises.
 _UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
-#: The directory of a failed program, and the mark of its reason.
-_KEPT_NAME = re.compile(r"(?:r(\d+)-)?g(-?\d+)-s(\d+)-a(\d+)-.*-([0-9a-f]{8})", re.ASCII)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,9 +91,15 @@ class Run:
         with _log(self.path) as log:
             for row in log.infeasible():
                 ledger.add(row.outcome, np.empty(0) if row.x is None else row.x)
-        kept = _kept(self.path)
-        found = [replace(failure, directory=_directory(failure, kept)) for failure in ledger.failures()]
+            firsts = {
+                row.outcome.reason: row for _, row in log.firsts() if row.outcome.status == "infeasible"
+            }
+        found = [replace(f, directory=self._kept(firsts.get(f.reason))) for f in ledger.failures()]
         return [_told(failure, self._space) for failure in found]
+
+    def _kept(self, first: Logged | None) -> str | None:
+        found = None if first is None else kept_directory(self.path / KEPT, first.key, first.outcome.detail)
+        return None if found is None else str(found)
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
@@ -237,30 +241,3 @@ def _told(failure: Failure, space: Space | None) -> Failure:
     if space is None or failure.x.size == 0:
         return replace(failure, x=np.empty((0, 0 if space is None else len(space.names))))
     return replace(failure, x=space.table(failure.x))
-
-
-def _kept(path: Path) -> dict[str, Path]:
-    """The first directory that was kept of each reason, by its mark."""
-    found: dict[str, tuple[list[int], Path]] = {}
-    try:
-        names = sorted(os.listdir(path / KEPT))
-    except OSError:
-        return {}
-    for name in names:
-        match = _KEPT_NAME.fullmatch(name)
-        if match and (path / KEPT / name).is_dir():
-            *numbers, mark = match.groups()
-            order = [int(number or 0) for number in numbers]
-            if mark not in found or order < found[mark][0]:
-                found[mark] = (order, path / KEPT / name)
-    return {mark: directory for mark, (_, directory) in found.items()}
-
-
-def _directory(failure: Failure, kept: Mapping[str, Path]) -> str | None:
-    """In the run directory; or else where the detail says, of a Command with a directory of its own."""
-    mark = sha256(failure.reason.encode(errors="replace")).hexdigest()[:8]
-    if mark in kept:
-        return str(kept[mark])
-    said = failure.detail.rpartition("\nkept: ")[2] if "kept: " in failure.detail else ""
-    said = said.removeprefix("kept: ")
-    return said if os.path.isabs(said) and "\0" not in said and os.path.isdir(said) else None

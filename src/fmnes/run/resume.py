@@ -136,8 +136,8 @@ def _state(directory: RunDirectory, settings: Settings) -> RunState:
                 "says where the run had begun"
             )
         raise RunError(
-            f"{directory.path}: found no snapshot, so nothing was evaluated; begin the run again: "
-            "fmnes.minimize takes this directory as it is"
+            f"{directory.path}: found no snapshot, so nothing was evaluated; begin the run again: minimize "
+            "takes this directory as it is"
         )
     metadata, arrays = saved
     try:

@@ -69,7 +69,7 @@ def run_session(
             deadline=None if left is None else time.monotonic() + left,
             raise_errors=settings.on_error == "raise",
             callback=_in_words(callback, space),
-            progress=Progress() if progress else None,
+            progress=Progress(made_before=directory.log.count() if directory else 0) if progress else None,
             snapshots=Snapshots(directory) if directory else None,
         )
         result = loop.run()

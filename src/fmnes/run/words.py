@@ -18,7 +18,9 @@ def space_of(config: dict[str, Any]) -> Space | None:
     if "parameters" in config:
         return Space.from_json(config["parameters"])
     names, scales = _of_command(config, "names"), _of_command(config, "scales")
-    return _translating(names, scales) if names and "log" in scales else None
+    if "log" not in scales:
+        return None
+    return _translating(names or _coordinates(len(scales)), scales)
 
 
 def words_of(config: dict[str, Any], d: int) -> Space:
@@ -29,13 +31,17 @@ def words_of(config: dict[str, Any], d: int) -> Space:
     try:
         space = space_of(config)
         if space is None:
-            names = _of_command(config, "names") or [f"x{i}" for i in range(d)]
+            names = _of_command(config, "names") or _coordinates(d)
             space = _translating(names, ["linear"] * len(names))
     except (FmnesError, TypeError) as error:
         raise RunError(f"found an unusable configuration ({error})") from None
     if len(space.names) != d:
         raise RunError(f"found {len(space.names)} parameters for points of {d} coordinates")
     return space
+
+
+def _coordinates(d: int) -> list[str]:
+    return [f"x{i}" for i in range(d)]
 
 
 def _of_command(config: dict[str, Any], key: str) -> list[str]:

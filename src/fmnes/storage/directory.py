@@ -40,6 +40,10 @@ _WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS, ENDING)
 _MAX_JSON_BYTES = 256 * 2**20
 
 
+class RunExists(RunError):
+    """The directory holds a run of ours already; nothing was changed."""
+
+
 class RunDirectory:
     """Made by `create` or `open`. A context manager; until it is closed no other process gets in."""
 
@@ -216,7 +220,7 @@ def _refuse_used(path: Path) -> None:
     names = set(os.listdir(path))
     ours = CONFIG in names and _is_config(path / CONFIG)
     if ours and names & {SNAPSHOT, PREVIOUS}:
-        raise RunError(
+        raise RunExists(
             f"{path}: found a run in this directory, wanted a new or empty one; fmnes.resume goes on with it"
         )
     # The lock is what a run begins with, and it is empty for the moment that it takes to write it.
@@ -240,10 +244,20 @@ def _refuse_used(path: Path) -> None:
         with contextlib.closing(EvaluationLog(path / LOG, read_only=True)) as log:
             evaluations = log.count()
         if evaluations:
-            raise RunError(
+            raise RunExists(
                 f"{path}: found a run of {evaluations} evaluations without its {SNAPSHOT}, wanted a new or "
                 "empty directory; with the snapshot back in its place fmnes.resume goes on with it"
             )
+
+
+def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the run at `path` was asked to do, without a look at anything else."""
+    return _read_json(Path(path) / CONFIG)
+
+
+def is_run(path: Path) -> bool:
+    """Whether it is a run directory of ours, by its configuration."""
+    return _is_config(path / CONFIG)
 
 
 def _is_config(path: Path) -> bool:

@@ -25,6 +25,11 @@ FROM evaluations"""
 _REASONS = """SELECT status, reason, count(*) AS n FROM evaluations WHERE status <> 'value'
 GROUP BY status, reason ORDER BY n DESC, min(started)"""
 
+# The first of each reason, by its key: as texts of one length, which sort as their numbers do.
+_FIRSTS = """SELECT count(*) AS n, min(printf('%019d %019d %019d %019d %019d',
+  restart, generation + 1, slot, redraw, attempt)) AS first
+FROM evaluations WHERE status <> 'value' GROUP BY status, reason ORDER BY n DESC, first"""
+
 #: Evaluations that are read at a time.
 BATCH = 10_000
 _Key = tuple[int, ...]
@@ -79,6 +84,17 @@ class Questions:
         where = "WHERE status <> 'value' AND (restart, generation) < (?, ?)"  # a damaged status too
         rows = self._select(where, before or (2**62, 0), x="x")
         return (row for row in rows if row.outcome.status == "infeasible")
+
+    def firsts(self) -> list[tuple[int, Logged]]:
+        """Of each reason for a failed or lost evaluation how many there are, and the first of them."""
+        with self._reading(), self._one_moment():
+            found = []
+            for count, first in self._db.execute(_FIRSTS).fetchall():
+                restart, generation, *rest = map(int, first.split())
+                query = f"SELECT {COLUMNS}, x FROM evaluations WHERE ({KEY}) = (?, ?, ?, ?, ?)"
+                row = self._db.execute(query, (restart, generation - 1, *rest)).fetchone()
+                found.append((int(count), decode(row)))
+            return found
 
     def summary(self) -> Summary:
         """Counted by SQLite: of a million rows only the one that is told, the best, is read and checked here.

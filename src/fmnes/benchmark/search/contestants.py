@@ -149,5 +149,9 @@ def check_method(method: str) -> None:
         raise ArgumentError(
             f"methods: found {method!r}, wanted some of {', '.join(known)}{nearest(method, known)}"
         )
-    if method in PEERS and find_spec(PEERS[method][1]) is None:
+    if not is_installed(method):
         raise MissingExtra(f"the peer {method!r}", "bench")
+
+
+def is_installed(method: str) -> bool:
+    return method not in PEERS or find_spec(PEERS[method][1]) is not None

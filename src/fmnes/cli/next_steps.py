@@ -1,0 +1,149 @@
+"""What to do next: after a run, and where one cannot begin. Each step is a line to paste into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from fmnes.report.terminal import literal
+from fmnes.result import StopReason
+
+
+class Step(NamedTuple):
+    words: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run stands, as far as the next step depends on it."""
+
+    run: Path
+    reason: StopReason | None
+    """None: it was killed, or the machine was."""
+    success: bool = False
+    found: bool = True
+    """Has an evaluation succeeded?"""
+    failed: bool = False
+    """Has one failed?"""
+    evaluations: int = 0
+    max_seconds: float | None = None
+    problem: Path | None = None
+    """Its problem file, if it is there."""
+    function: str | None = None
+    """The Python function it minimises, which no shell can call; None for a program."""
+
+
+def next_steps(ending: Ending) -> list[Step]:
+    """The most sensible one first; none after a success."""
+    reason = ending.reason
+    if ending.success:
+        return []
+    if reason in (None, StopReason.INTERRUPTED, StopReason.CALLBACK):
+        return [_resume(ending)]
+    if reason is StopReason.STORAGE:
+        return [_resume(ending, "when there is room on the disk")]
+    if reason is StopReason.LOST:
+        return [_failures(ending, "what was lost"), _resume(ending, "when the machine is well again")]
+    if reason is StopReason.NO_FEASIBLE:
+        return _nothing_found(ending)
+    if reason is StopReason.MAX_EVALUATIONS:
+        more = _resume(ending, max_evaluations=2 * ending.evaluations)
+        return [more] if ending.found else [*_nothing_found(ending), more]
+    if reason is StopReason.MAX_SECONDS:
+        more = _resume(ending, max_seconds=2 * ending.max_seconds if ending.max_seconds else None)
+        return [more] if ending.found else [*_nothing_found(ending), more]
+    # It came to an end by itself, and not where it was meant to.
+    steps = [_failures(ending, "what failed")] if ending.failed else []
+    if ending.problem and not ending.function:
+        again = anew(ending.run, ending.problem, "--restarts", "5")
+        steps.append(Step("to search again, with larger populations", again))
+    return steps
+
+
+def _failures(ending: Ending, words: str) -> Step:
+    return Step(words, as_line("show", ending.run, "--failures"))
+
+
+def _nothing_found(ending: Ending) -> list[Step]:
+    steps = [_failures(ending, "what failed")]
+    if ending.problem and not ending.function:
+        steps.append(Step("to see one evaluation by itself", as_line("try", ending.problem)))
+    return steps
+
+
+def _resume(ending: Ending, words: str = "to go on", **more: float | None) -> Step:
+    options = {name: value for name, value in more.items() if value is not None}
+    if ending.function:
+        given = "".join(f", {name}={value:.15g}" for name, value in options.items())
+        call = f"fmnes.resume({str(ending.run)!r}, {ending.function}{given})"
+        return Step(f"{words}, from Python", literal(call))
+    flags = [(f"--{name.replace('_', '-')}", f"{value:.15g}") for name, value in options.items()]
+    return Step(words, as_line("resume", ending.run, *(word for flag in flags for word in flag)))
+
+
+def where_a_run_is(
+    arguments: Sequence[str], run: Path, aside: Path, other: Path, resumable: bool = True
+) -> list[Step]:
+    """What to do where `fmnes minimize ARGUMENTS` finds a run in its directory."""
+    began = list(arguments)
+    steps = [
+        Step("to go on with it", as_line("resume", run)),
+        Step(f"to begin anew (it becomes {aside.name})", as_line("minimize", "--again", *began)),
+        Step("to begin beside it", as_line("minimize", "--run-dir", other, *_without_run_dir(began))),
+    ]
+    return steps if resumable else steps[1:]
+
+
+def when_broken(run: Path, problem: Path | None) -> list[Step]:
+    """What to do where the program looks broken."""
+    steps = [Step("when the program is mended", as_line("resume", run))]
+    if problem is not None:
+        steps.insert(0, Step("to see one evaluation by itself", as_line("try", problem)))
+        steps.append(Step("when the problem file is", anew(run, problem)))
+    return steps
+
+
+def anew(run: Path, problem: Path, *options: str) -> str:
+    place: list[str | Path] = [] if run == problem.with_suffix(".run") else ["--run-dir", run]
+    return as_line("minimize", "--again", *options, *place, problem)
+
+
+def _without_run_dir(arguments: list[str]) -> list[str]:
+    """A second --run-dir would win over the first. What comes after -- is the program's."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept, skip = [], False
+    for word in arguments[:end]:
+        if not skip and word != "--run-dir" and not word.startswith("--run-dir="):
+            kept.append(word)
+        skip = not skip and word == "--run-dir"
+    return kept + arguments[end:]
+
+
+def as_lines(steps: Sequence[Step]) -> str:
+    return "\n".join(f"  {step.words}:  {step.command}" for step in steps)
+
+
+def as_line(*words: str | Path) -> str:
+    """A command of ours, to paste into a shell."""
+    return " ".join(["fmnes", *(as_argument(w) if isinstance(w, Path) else _quoted(w) for w in words)])
+
+
+def as_argument(path: Path) -> str:
+    """As one would type it."""
+    text = str(path)
+    return _quoted("./" + text if text.startswith("-") else text)  # else it would be taken for an option
+
+
+def _quoted(word: str) -> str:
+    """What a terminal would obey is written as an escape, which a shell reads back."""
+    if literal(word) == word:
+        return shlex.quote(word)
+    return "$'" + "".join(c if c.isprintable() and c not in "\\'" else _escaped(c) for c in word) + "'"
+
+
+def _escaped(c: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in c.encode("utf-8", "surrogateescape"))
