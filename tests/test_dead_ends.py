@@ -27,7 +27,7 @@ from fmnes.cli import app
 from fmnes.cli.changes import changes
 from fmnes.cli.reading import read_begun
 from fmnes.report.terminal import literal
-from fmnes.storage.directory import _read_json, _write_json
+from fmnes.storage.directory import RunDirectory, _read_json, _write_json
 from fmnes.strategies import METHODS
 
 SIMULATOR = """#!/bin/sh
@@ -209,6 +209,20 @@ def test_after_ctrl_c_resume_alone_goes_on(folder: Path) -> None:
     assert process.returncode == 130, errors
     assert hint(output, "to go on") == "fmnes resume problem.run" and "--max-evaluations" not in output
     assert hint(fmnes("show", "problem.run", cwd=folder).stdout, "to go on") == "fmnes resume problem.run"
+
+
+def test_a_run_that_was_ended_before_its_first_snapshot_begins_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDirectory, "write_snapshot", interrupted)
+        done = fmnes("minimize", "problem.toml", cwd=folder)
+    assert done.returncode == 130
+    assert paste(hint(done.stdout, "to begin it again"), folder).returncode == 0
+    assert evaluations(folder / "problem.run") == 20
 
 
 def test_after_the_budget_the_hint_doubles_it_and_after_a_success_there_is_none(folder: Path) -> None:

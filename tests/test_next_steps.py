@@ -68,6 +68,13 @@ def test_without_a_problem_file_or_failures_there_is_less_to_say() -> None:
     assert [step.command for step in next_steps(ending("NO_FEASIBLE", problem=None))] == [FAILURES]
 
 
+def test_a_run_that_never_began_begins_again() -> None:
+    for name in ("", "INTERRUPTED"):
+        (step,) = next_steps(ending(name, resumable=False))
+        assert step == ("to begin it again", "fmnes minimize problem.toml")
+        assert next_steps(ending(name, resumable=False, problem=None)) == []
+
+
 def test_a_python_function_goes_on_in_python() -> None:
     (step,) = next_steps(ending("MAX_EVALUATIONS", function="misfit"))
     assert step == ("to go on, from Python", "fmnes.resume('problem.run', misfit, max_evaluations=800)")

@@ -33,6 +33,8 @@ class Ending:
     max_seconds: float | None = None
     problem: Path | None = None
     """Its problem file, if it is there."""
+    resumable: bool = True
+    """False where it was ended before its first snapshot: then it can only begin again."""
     function: str | None = None
     """The Python function it minimises, which no shell can call; None for a program."""
 
@@ -42,6 +44,10 @@ def next_steps(ending: Ending) -> list[Step]:
     reason = ending.reason
     if ending.success:
         return []
+    if not ending.resumable:
+        if ending.problem is None or ending.function:
+            return []
+        return [Step("to begin it again", _begin(ending.run, ending.problem))]
     if reason in (None, StopReason.INTERRUPTED, StopReason.CALLBACK):
         return [_resume(ending)]
     if reason is StopReason.STORAGE:
@@ -108,8 +114,12 @@ def when_broken(run: Path, problem: Path | None) -> list[Step]:
 
 
 def anew(run: Path, problem: Path, *options: str) -> str:
+    return _begin(run, problem, "--again", *options)
+
+
+def _begin(run: Path, problem: Path, *options: str) -> str:
     place: list[str | Path] = [] if run == problem.with_suffix(".run") else ["--run-dir", run]
-    return as_line("minimize", "--again", *options, *place, problem)
+    return as_line("minimize", *options, *place, problem)
 
 
 def _without_run_dir(arguments: list[str]) -> list[str]:

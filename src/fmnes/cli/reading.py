@@ -17,7 +17,7 @@ from fmnes.evaluation.programs.workspace import KEPT_LINE, kept_directory
 from fmnes.result import Result, StopReason
 from fmnes.run.settings import command_from
 from fmnes.run.words import space_of
-from fmnes.storage.directory import KEPT, RunDirectory, read_config
+from fmnes.storage.directory import KEPT, PREVIOUS, SNAPSHOT, RunDirectory, read_config
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import MAX_STORED_DIMENSION, Logged
 
@@ -150,6 +150,7 @@ def _ending(
         evaluations=evaluations,
         max_seconds=seconds if is_number(seconds) else None,
         problem=begun.problem,
+        resumable=any((begun.run / name).exists() for name in (SNAPSHOT, PREVIOUS)),
         function=begun.function,
     )
 
