@@ -103,7 +103,7 @@ def show_in_full(console: Console, reasons: Sequence[Reason], prefix: str = "") 
             say(console, f"  at: {', '.join(values[:_MAX_PARAMETERS])}{more}")
         if one.detail:
             say(console, "  output:")
-            for line in one.detail.splitlines():
+            for line in one.detail.expandtabs().splitlines():
                 say(console, f"    {line}")
         if one.kept:
             say(console, f"  directory: {one.kept}")

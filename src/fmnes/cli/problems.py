@@ -222,7 +222,7 @@ def _show(console: Console, trial: Trial) -> None:
     more = ", ..." if len(files) >= MAX_FILES else ""
     output.say(console, f" {', '.join(files)}{more}", bold="files")
     for name, text in (("stdout", trial.stdout), ("stderr", trial.stderr)):
-        lines = text.rstrip().splitlines()
+        lines = text.rstrip().expandtabs().splitlines()
         if lines:
             cut = f", its last {_LINES} lines" if len(lines) > _LINES else ""
             output.say(console, f"{cut}:", bold=name)
@@ -230,7 +230,7 @@ def _show(console: Console, trial: Trial) -> None:
             output.say(console, f"  {line}")
     said = {"infeasible": "failed", "lost": "lost"}.get(outcome.status, "value")
     output.say(console, f" {outcome.value:.10g}" if said == "value" else f": {outcome.reason}", bold=said)
-    for line in outcome.detail.splitlines():
+    for line in outcome.detail.expandtabs().splitlines():
         if line not in f"{trial.stdout}\n{trial.stderr}":  # what we have to say to it
             output.say(console, f"  {line}")
     for name, value in (outcome.outputs or {}).items():
