@@ -1,6 +1,6 @@
 """How near the default method comes with what `fmnes init` writes: each template, its own budget, 20 seeds.
 
-    python -m benchmarks.templates [--seeds 20] [--template program]
+    python -m benchmarks.templates [--seeds 20] [--template program] [--out docs/benchmarks/templates.md]
 
 Everything as a user has it: the files of the template, real programs, the budget that the files say.
 """
@@ -11,6 +11,7 @@ import argparse
 import math
 import os
 import runpy
+import statistics
 import tempfile
 import time
 from collections.abc import Callable
@@ -67,6 +68,9 @@ KNOWN: dict[str, Callable[[], float]] = {
 }
 
 
+HEAD = ("template", "least", "within 1 %", "median excess", "worst", "evaluations", "failed", "seconds a run")
+
+
 def write(template: str, folder: Path) -> None:
     for name, text in template_files(template).items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -82,23 +86,48 @@ def search(folder: Path, seed: int) -> fmnes.Result:
     return fmnes.minimize(script["simulate"], script["space"], rng=seed, **budget)
 
 
+def row(template: str, seeds: int) -> str:
+    least, began = KNOWN[template](), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        write(template, Path(folder))
+        found = [search(Path(folder), seed) for seed in range(seeds)]
+    off = sorted(result.fun / least - 1 for result in found)
+    failed = sum(result.n_infeasible for result in found) / sum(result.nfev for result in found)
+    cells = (
+        template,
+        f"{least:.6g}",
+        f"{sum(gap <= 0.01 for gap in off)} of {seeds}",
+        f"{statistics.median(off):.1e}",
+        f"{off[-1]:.1e}",
+        f"{max(result.nfev for result in found)}",
+        f"{failed:.0%}",
+        f"{(time.monotonic() - began) / seeds:.0f}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--template", choices=[*KNOWN], action="append")
+    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/templates.md"))
     given = parser.parse_args()
-    for template in given.template or KNOWN:
-        least, began = KNOWN[template](), time.monotonic()
-        with tempfile.TemporaryDirectory() as folder:
-            write(template, Path(folder))
-            found = [search(Path(folder), seed) for seed in range(given.seeds)]
-        off = sorted(result.fun / least - 1 for result in found)
-        failed = sum(result.n_infeasible for result in found) / sum(result.nfev for result in found)
-        print(
-            f"{template}: {sum(gap <= 0.01 for gap in off)} of {len(off)} within 1 % of {least:.6g}; median "
-            f"{off[len(off) // 2]:.1e}, worst {off[-1]:.1e}; {failed:.0%} of {found[0].nfev} evaluations "
-            f"failed; {(time.monotonic() - began) / len(off):.1f} s a run on {os.cpu_count()} cores"
-        )
+    chosen = given.template or KNOWN
+    options = "".join(f" --template {template}" for template in given.template or ())
+    lines = [
+        "# What the default method makes of the templates of `fmnes init`",
+        "",
+        f"`python -m benchmarks.templates --seeds {given.seeds}{options}` on {os.cpu_count()} cores:",
+        "real programs, each with the budget that its file says. The least value is known by a formula; that",
+        "of XFOIL from a grid, `python -m benchmarks.xfoil_grid`.",
+        "",
+        f"| {' | '.join(HEAD)} |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for template in chosen:
+        lines.append(row(template, given.seeds))
+        print(lines[-1], flush=True)
+    given.out.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":
