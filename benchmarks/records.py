@@ -117,8 +117,7 @@ def main() -> None:
     command = f"python -m benchmarks.records --sizes {sizes} --tries {options.tries}"
     lines = [
         "# What records cost",
-        f"`{command}`, d = {D}, on a local disk; {os.cpu_count()} cores, with other work beside it: the "
-        "seconds of CPU are what counts.",
+        f"`{command}`, d = {D}, on a local disk.",
         f"Each step is a process of its own, imports included. Writing one evaluation to the log takes "
         f"{plain} of CPU, with three further outputs {more}.",
         table(head, rows),

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Space:
         _check(self.parameters)
         ps = list(self.parameters.values())
         self._whole = [i for i, p in enumerate(ps) if isinstance(p, Integer)]
-        self._logs = [(i, _log_scale(p)) for i, p in enumerate(ps) if is_log(p)]
+        self._logs = [(i, *_log_scale(p)) for i, p in enumerate(ps) if is_log(p)]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Space) and list(self.parameters.items()) == list(other.parameters.items())
@@ -100,10 +101,17 @@ class Space:
     # -- to the user --------------------------------------------------------------------------------------
 
     def values(self, x: Vector) -> list[Any]:
-        """A point's values in the user's units, in order; whole numbers as int. x: (d,)"""
+        """A point's values in the user's units, in order; whole numbers as int. x: (d,)
+
+        In every evaluation, so it calls nothing but exp.
+        """
         values: list[Any] = x.tolist()
-        for i, scale in self._logs:
-            values[i] = scale(values[i])
+        for i, low, high, lower, upper, at_start, start in self._logs:
+            number = values[i]
+            if low < number < high:
+                values[i] = start if number == at_start else exp(number)
+            else:
+                values[i] = lower if number <= low else upper
         for i in self._whole:
             values[i] = int(values[i])
         return values
@@ -114,11 +122,9 @@ class Space:
 
     def table(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Many points in the user's units; the same numbers as `values`, to the last bit. (n, d) -> (n, d)"""
-        table = np.array(x, dtype=np.float64)
-        if table.size:
-            for i, scale in self._logs:
-                table[:, i] = [scale(number) for number in table[:, i].tolist()]
-        return table
+        if not self._logs or not len(x):
+            return np.array(x, dtype=np.float64)
+        return np.array([self.values(row) for row in x], dtype=np.float64)
 
     def columns(self, x: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
         """Many points by name, whole numbers as int64. x: (n, d); each column: (n,)"""
@@ -240,21 +246,17 @@ def _inside(p: Parameter, value: float) -> float:
     return math.log(value) if is_log(p) else value
 
 
-def _log_scale(p: Parameter) -> Callable[[float], float]:
-    """exp, but for the ends and the start, which come back to the last digit: exp(log(10)) is not 10."""
+def _log_scale(p: Parameter) -> tuple[float, float, float, float, float, float]:
+    """Between which numbers exp is right, the values below and above, and where the start is.
+
+    The ends and the start come back to the last digit: exp(log(10)) is not 10.
+    """
     lower, upper = _TINY if p.lower is None else p.lower, _HUGE if p.upper is None else p.upper
     start = _log_start(p) or lower
-    at_start = math.log(start)
     # A few units in the last place inside: beyond these, rounding could lead out of the range.
     low, high = math.log(lower), math.log(upper)
     low, high = low + _ROUNDING * max(1.0, abs(low)), high - _ROUNDING * max(1.0, abs(high))
-
-    def scale(number: float, exp: Callable[[float], float] = math.exp) -> float:
-        if low < number < high:
-            return start if number == at_start else exp(number)
-        return lower if number <= low else upper
-
-    return scale
+    return low, high, lower, upper, math.log(start), start
 
 
 def _log_start(p: Parameter) -> float | None:

@@ -89,7 +89,7 @@ def choose_evaluator(
     if not callable(fun):
         raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point, or a Command")
     if space is not None:
-        fun = Named(fun, space)
+        fun = Named(fun, space, vectorized)
     if executor is not None:
         if workers != 1 or vectorized:
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")

@@ -12,13 +12,14 @@ from fmnes.space import Space
 
 
 class Named:
-    """Calls `fun` with {name: value} in the user's units; with many points (n, d), each value is (n,)."""
+    """Calls `fun` with {name: value} in the user's units; if it is `vectorized`, with {name: (n,)}."""
 
-    def __init__(self, fun: Callable[[Any], Any], space: Space) -> None:
-        self._fun, self._space = fun, space
+    def __init__(self, fun: Callable[[Any], Any], space: Space, vectorized: bool) -> None:
+        self._fun = fun
+        self._told = space.columns if vectorized else space.named
 
     def __call__(self, x: NDArray[np.float64]) -> Any:
-        return self._fun(self._space.named(x) if x.ndim == 1 else self._space.columns(x))
+        return self._fun(self._told(x))
 
     def __repr__(self) -> str:
         return repr(self._fun)
