@@ -46,7 +46,8 @@ def html(result: Result) -> str:
         f"<tr><th {left}>{name}</th><td {left}>{'<br>'.join(map(escape, lines))}</td></tr>"
         for name, lines in _rows(result, fully=True).items()
     ]
-    return f"<div><table>{''.join(rows)}</table>{_course(result.history)}</div>"
+    table = f'<table style="color:inherit">{"".join(rows)}</table>'
+    return f"<div>{table}{_course(result.history)}</div>"
 
 
 def _rows(result: Result, fully: bool) -> dict[str, list[str]]:
