@@ -387,13 +387,15 @@ def test_a_real_bash_completes_commands_options_methods_and_paths(tmp_path: Path
     complete -p fmnes
     offer fmnes ""; offer fmnes minimize --max-e
     offer fmnes demo --method ""; offer fmnes minimize --method c
+    offer fmnes init --template p
     offer fmnes show pro
     """
-    how, commands, option, all_methods, some, path = in_bash(complete, tmp_path).splitlines()
+    how, commands, option, all_methods, some, templates, path = in_bash(complete, tmp_path).splitlines()
     assert {"minimize", "resume", "show", "demo", "bench"} <= set(commands.split())
     assert option == "--max-evaluations"
     assert sorted(all_methods.split()) == sorted(METHODS)
     assert some.split() == [method for method in METHODS if method.startswith("c")]
+    assert templates.split() == ["program", "python"]
     assert path == "" and " -o default " in how  # where we have nothing to offer, bash offers files
 
 

@@ -43,7 +43,11 @@ Json = Annotated[bool, typer.Option("--json", help="Print it as JSON and nothing
 def init(
     folder: Annotated[Path, typer.Argument(help="Where to write them.")] = Path(),
     template: Annotated[
-        str, typer.Option(help=f"What to begin with: one of {', '.join(TEMPLATES)}.")
+        str,
+        typer.Option(
+            help=f"What to begin with: one of {', '.join(TEMPLATES)}.",
+            autocompletion=lambda incomplete: [name for name in TEMPLATES if name.startswith(incomplete)],
+        ),
     ] = "program",
 ) -> None:
     """Write a small commented example that runs: a problem file with its program, or a Python script."""
