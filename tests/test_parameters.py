@@ -401,3 +401,44 @@ def test_a_run_directory_with_unusable_parameters_is_refused_in_words(
         directory.update_config({**directory.config, "parameters": parameters})
     with pytest.raises(fmnes.RunError, match="unusable configuration"):
         fmnes.resume(tmp_path / "run", simulate, max_evaluations=40)
+
+
+def test_a_covariance_says_how_far_to_look() -> None:
+    narrow = fmnes.Optimizer(SPACE, covariance=1e-6 * np.eye(5), rng=1)
+    assert {p["thickness"] for p in narrow.ask()} != {1.0}
+    assert all(abs(math.log(p["thickness"])) < 0.01 for p in narrow.ask())
+
+
+def test_a_search_that_begins_again_keeps_its_words() -> None:
+    opt = fmnes.Optimizer(SPACE, rng=1)
+    again = opt.again(opt.x0, opt.sigma0, 8, None)
+    assert set(again.ask()[0]) == set(SPACE)
+
+
+def test_a_format_for_whole_numbers_is_refused_for_others_before_anything_runs(tmp_path: Path) -> None:
+    command = fmnes.Command([sys.executable, "-c", "print(1)", "{thickness:5d}", "{layers:5d}"])
+    space = {"thickness": fmnes.Real(0, 1), "layers": fmnes.Integer(0, 3)}
+    with pytest.raises(fmnes.ArgumentError, match=r"thickness:5d"):
+        fmnes.minimize(command, space, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_resume_reads_the_environment_in_the_problem_file_again(tmp_path: Path) -> None:
+    """It may hold secrets, so the run directory has its names only."""
+    file = tmp_path / "problem.toml"
+    file.write_text('[program]\nenvironment = { OFFSET = "5" }\n')
+    program = "import os, sys; print(float(sys.argv[1]) ** 2 + float(os.environ['OFFSET']))"
+    argv = [sys.executable, "-c", program, "{a}"]
+    command = fmnes.Command(argv, environment={"OFFSET": "5"}, problem_file=file)
+    run = tmp_path / "run"
+    space = {"a": fmnes.Real(-1, 2)}
+    assert fmnes.minimize(command, space, rng=1, max_evaluations=10, run_dir=run).fun >= 5
+    assert "OFFSET" in (run / "config.json").read_text()
+    file.write_text('[program]\nenvironment = { OFFSET = "-5" }\n')
+    assert fmnes.resume(run, max_evaluations=20).fun < 0
+    file.write_text("[program]\n")
+    with pytest.raises(fmnes.ArgumentError, match="found no OFFSET in its environment"):
+        fmnes.resume(run, max_evaluations=30)
+    file.unlink()
+    with pytest.raises(fmnes.ArgumentError, match="found no problem file"):
+        fmnes.resume(run, max_evaluations=30)
