@@ -23,8 +23,9 @@ import pytest
 from fmnes import ArgumentError, FmnesError, Infeasible, ObjectiveError, Optimizer, View
 from fmnes import minimize as minimize_in_python
 from fmnes.cli import app
-from fmnes.cli.problem_file import MAX_BYTES, PROGRAM, RUN, TOP
+from fmnes.cli.problem_file import PROGRAM, RUN, TOP
 from fmnes.cli.problems import template_files
+from fmnes.evaluation.programs.toml import MAX_BYTES
 from fmnes.parameters import KEYS as PARAMETER
 from fmnes.parameters import OLD_KEYS
 from fmnes.report.progress import Progress, Rate, describe, speed
@@ -656,10 +657,10 @@ def test_whatever_a_problem_file_says_it_runs_or_is_refused_in_our_words(
         (b"a = 1" + b"0" * 10_000, "wanted TOML"),
         (b"\0", "wanted TOML"),
         (b"", "found no command"),
-        ("directory", "something else than a plain file"),
-        ("pipe", "something else than a plain file"),
-        ("/dev/zero", "something else than a plain file"),
-        ("/dev/full", "something else than a plain file"),
+        ("directory", "it is no plain file"),
+        ("pipe", "it is no plain file"),
+        ("/dev/zero", "it is no plain file"),
+        ("/dev/full", "it is no plain file"),
         ("large", "bytes"),
         ("nothing", "found nothing there"),
     ],

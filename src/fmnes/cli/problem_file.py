@@ -16,10 +16,7 @@ is run as code; the program is started without a shell.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +25,7 @@ from typing import Any
 from fmnes.arguments import check_number, check_path, shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.toml import parse, read_text
 from fmnes.parameters import KEYS, OLD_KEYS, Parameter, read_parameter
 from fmnes.space import Space, make_space
 
@@ -68,15 +66,7 @@ RUN = (
     "warm_start",
     "run_dir",
 )
-#: A problem of a hundred thousand parameters has less.
-MAX_BYTES = 8 * 2**20
-#: Dots in one line besides strings and comments; a key of very many parts would take all memory to read.
-MAX_DOTS = 50
-_STRING_OR_COMMENT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
 _HEADER, _SETTING = re.compile(r"\s*\[+([^\[\]]+)\]"), re.compile(r"\s*([^=#]+)=")
-#: What `tomllib` says, and where.
-_ERROR = re.compile(r"(.+) \(at line (\d+), column \d+\)", re.S)
-_TWICE = re.compile(r"Cannot declare \('parameters', (.+)\) twice", re.S)
 
 
 @dataclass(frozen=True)
@@ -106,7 +96,7 @@ def make_problem(
 
 def read_problem(path: Path) -> ProblemFile:
     """Raises ArgumentError for whatever is wrong with it; relative paths in it start at its directory."""
-    text = _read_text(path)
+    text = read_text(path)
     data = _tables(path, text)
     if "command" not in data:
         raise ArgumentError(
@@ -143,22 +133,7 @@ def read_problem(path: Path) -> ProblemFile:
 
 def _tables(path: Path, text: str) -> dict[str, Any]:
     """The file's four parts, with keys that we know and tables where there have to be some."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.count(".") > MAX_DOTS and _STRING_OR_COMMENT.sub("", line).count(".") > MAX_DOTS:
-            raise ArgumentError(f"{path}, line {number}: found more than {MAX_DOTS} dots, wanted TOML")
-    try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # not TOML, a number of too many digits, too deeply nested
-        said = _ERROR.fullmatch(str(error))
-        where, what = (f", line {said[2]}", said[1]) if said else ("", str(error))
-        twice = _TWICE.fullmatch(what)
-        if twice:
-            raise ArgumentError(
-                f"{path}{where}: found two parameters of the name {twice[1]}, wanted one name for each"
-            ) from None
-        if what == "Cannot overwrite a value":
-            raise ArgumentError(f"{path}{where}: found a key for the second time, wanted it once") from None
-        raise ArgumentError(f"{path}{where}: found {what[:200]}, wanted TOML") from None
+    data = parse(text, path)
 
     def check(table: Any, known: Sequence[str], where: str) -> dict[str, Any]:
         if not isinstance(table, dict):
@@ -199,24 +174,6 @@ def _with_paths(table: dict[str, Any], path: Path, names: Sequence[str]) -> dict
     """The table with its relative paths as seen from here."""
     paths = {name: path.parent / check_path(name, table[name]) for name in names if name in table}
     return {**table, **paths}
-
-
-def _read_text(path: Path) -> str:
-    """The file's text; what is no plain file, or far too large for a problem file, is not even begun."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for ever
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise ArgumentError(f"{path}: found something else than a plain file, wanted a problem file")
-            with open(descriptor, "rb", closefd=False) as file:
-                text = file.read(MAX_BYTES + 1)
-        finally:
-            os.close(descriptor)
-        if len(text) > MAX_BYTES:
-            raise ArgumentError(f"{path}: found more than {MAX_BYTES} bytes, wanted a problem file")
-        return text.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{path}: cannot be read ({error})") from None
 
 
 def parse_parameter(text: str) -> tuple[str, Parameter]:

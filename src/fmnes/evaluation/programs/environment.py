@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from fmnes.arguments import check_path, shown
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.programs.checks import read_plain
+from fmnes.evaluation.programs.toml import parse, read_text
 
 #: As many programs run at a time as there are workers: each of them with a thread for every core is many
 #: times slower. ngspice minds none of these but OMP_THREAD_LIMIT.
@@ -22,8 +21,6 @@ ONE_THREAD = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-#: A problem of a hundred thousand parameters has less.
-_MAX_BYTES = 8 * 2**20
 
 
 def variables(ours: Mapping[str, str], theirs: Mapping[str, str | None] | None) -> dict[str, str]:
@@ -68,17 +65,13 @@ def read_environment(path: str | os.PathLike[str]) -> dict[str, str]:
     Raises ArgumentError if the file is not there any more, or is no problem file.
     """
     name = check_path("problem_file", path)
+    if not os.path.exists(name):
+        raise ArgumentError(
+            f"{name}: found no problem file, wanted it for the program's environment, which a run directory "
+            "does not keep"
+        )
+    data = parse(read_text(name), name)
     try:
-        data, _ = read_plain(name, _MAX_BYTES)
-        if len(data) > _MAX_BYTES:
-            raise ArgumentError(f"found more than {_MAX_BYTES} bytes, wanted a problem file")
-        return environment_of(tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n")))
+        return environment_of(data)
     except ArgumentError as error:
         raise ArgumentError(f"{name}: {error}") from None
-    except OSError as error:
-        raise ArgumentError(
-            f"{name}: found no problem file ({error.strerror}), wanted it for the program's environment, "
-            "which a run directory does not keep"
-        ) from None
-    except (ValueError, RecursionError) as error:  # not UTF-8, not TOML, too deeply nested
-        raise ArgumentError(f"{name}: found {error}, wanted TOML") from None
