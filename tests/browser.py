@@ -66,7 +66,7 @@ class Faint(NamedTuple):
 
 
 class Page:
-    """One page of the browser, loaded. `complaints` and `requests` grow while it is looked at."""
+    """One page of the browser, loaded. `complaints` and `requests` are as of what was last asked of it."""
 
     def __init__(self, browser: Browser, target: str, session: str) -> None:
         self._browser, self._target, self._session = browser, target, session
@@ -119,7 +119,7 @@ class Page:
         return [Faint(*row) for row in self.evaluate(CONTRASTS) if row[-1] < wanted]
 
     def foreign_requests(self) -> list[str]:
-        """What was asked for beside the page itself."""
+        """What was asked for beside the page itself; of a page in one file, nothing."""
         return [url for url in self.requests[1:] if not url.startswith(("data:", "about:"))]
 
     def screenshot(self, path: Path, whole: bool = False) -> None:
