@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +16,12 @@ import pytest
 from fmnes.errors import ArgumentError
 from fmnes.reproduction import reproduce
 from fmnes.reproduction.cells import METHODS, Cell, Published, published, sweep_cells
+from fmnes.reproduction.report import as_printed, thousands
 from fmnes.reproduction.runner import run_trials
 from fmnes.reproduction.store import Store, read_trials
-from fmnes.reproduction.tables import Row, Summary, summarise
+from fmnes.reproduction.tables import Row, Summary, share_chance, summarise, t_chance
 from fmnes.reproduction.trial import Trial
+from tests.browser import open_browser
 
 SPHERE = Cell("FM-NES", "sphere", 8)
 COMMITTED = Path(__file__).parents[1] / "docs" / "reproduction"
@@ -127,18 +131,65 @@ def test_bad_input(tmp_path: Path) -> None:
         reproduce("table-2", out=tmp_path / "c")
 
 
-def test_marks_and_agreement() -> None:
-    def row(mean: float, successes: int = 50, trials: int = 50) -> Row:
-        return Row(Published(SPHERE, "table-2", 50, 1000.0, 50.0), Summary(trials, successes, mean, 50.0))
+def row(mean: float, sd: float = 50.0, successes: int = 50, trials: int = 50) -> Row:
+    """Beside a paper that has 1000 ± 50 over 50 trials."""
+    return Row(Published(SPHERE, "table-2", 50, 1000.0, 50.0), Summary(trials, successes, mean, sd))
 
-    assert row(1000).mark == "" and row(1000).agrees
-    assert row(1029).mark == "" and row(1029).agrees
-    assert row(1031).mark == "*" and not row(1031).agrees  # the standard error is 1 %, so 3 of them are 3 %
-    assert row(1000, successes=49).mark == "s" and row(1000, successes=49).agrees  # one miss in fifty
-    assert not row(1000, successes=30).agrees
-    assert math.isnan(
-        Row(Published(SPHERE, "table-3", 0, None, None), Summary(50, 0, math.nan, math.nan)).ratio
-    )
+
+def test_a_mark_needs_three_per_cent_and_more_than_chance() -> None:
+    assert row(1000).mark == ""
+    assert row(1029, sd=1.0).mark == ""  # beyond chance, and too small to matter
+    assert row(1034).mark == "*"  # the standard error is 1 %, and 3.16 of them are beyond chance
+    assert row(1034, sd=200.0).mark == ""
+    assert row(1000, successes=45).mark == ""  # 5.6 %, and there are 50 rows
+    assert row(1000, successes=30).mark == "s"
+    assert row(1200, successes=30).mark == "*s"
+    assert row(1200, sd=0.0, successes=3, trials=3).mark == "*"
+    never = Row(Published(SPHERE, "table-3", 0, None, None), Summary(50, 0, math.nan, math.nan))
+    assert math.isnan(never.ratio) and never.mark == ""
+    assert Row(never.published, Summary(50, 50, 1000.0, 50.0)).mark == "s"
+
+
+def test_two_trials_are_too_few_for_a_mark() -> None:
+    assert row(2000, sd=1.0, successes=2, trials=2).mark == ""
+    assert row(math.nan, sd=math.nan, successes=0, trials=2).mark == ""
+    assert row(2000, sd=1.0, successes=3, trials=3).mark == "*"
+    assert row(math.nan, sd=math.nan, successes=0, trials=3).mark == "s"
+
+
+@pytest.mark.parametrize("trials", [2, 3, 5, 10, 50])
+def test_the_papers_own_distribution_is_hardly_ever_marked(trials: int) -> None:
+    """Of few trials as of many, once in 370. Three standard errors would mark one in fifteen, of three."""
+    drawn = np.random.default_rng(1).normal(1000, 200, (2, 2000, 50))
+    ours, theirs = drawn[0, :, :trials], drawn[1]
+    marked = 0
+    for some, their in zip(ours, theirs, strict=True):
+        paper = Published(SPHERE, "table-2", 50, float(their.mean()), float(their.std(ddof=1)))
+        summary = Summary(trials, trials, float(some.mean()), float(some.std(ddof=1)))
+        marked += Row(paper, summary).mark != ""
+    assert marked <= 12  # 5.4 are expected
+
+
+def test_the_chances_are_those_of_the_books() -> None:
+    for freedom, t in {2: 4.302653, 4: 2.776445, 10: 2.228139, 98: 1.984467}.items():
+        assert t_chance(10 * t, 10, freedom) == pytest.approx(0.05, abs=1e-5)
+        assert t_chance(-t, 1, freedom) == t_chance(t, 1, freedom)
+    assert t_chance(0.0, 1.0, 5) == pytest.approx(1)
+    assert t_chance(5.0, 0.0, 5) == 0
+    assert share_chance(3, 4, 1, 4) == pytest.approx(34 / 70)  # the lady who tasted tea
+    assert share_chance(0, 50, 0, 50) == 1
+
+
+def test_a_mean_and_its_deviation_have_one_unit_and_as_many_decimals() -> None:
+    assert thousands(19_080, 535) == "19.08k ± 0.54k"
+    assert thousands(588_111, 31_400) == "588k ± 31k"
+    assert thousands(4844.4, 195.1) == "4.84k ± 0.20k"
+    assert thousands(800, 12) == "0.800k ± 0.012k"
+    assert thousands(23_000, math.nan) == "23.00k"  # one trial has no deviation
+    assert thousands(23_000, 0.0) == "23.00k ± 0k"
+    assert thousands(math.nan, math.nan) == "–"
+    assert as_printed(122_000, 750) == "122k ± 0.750k"
+    assert as_printed(None, None) == "–"
 
 
 def test_summary_counts_successes_only() -> None:
@@ -173,3 +224,50 @@ def test_committed_trials_repeat() -> None:
         for trial in found:
             mean, sd = published_sd[trial.cell]
             assert trial.success and abs(trial.evaluations - mean) < 6 * sd  # type: ignore[operator]
+
+
+@pytest.fixture(scope="module")
+def made_anew(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the committed trials."""
+    folder = tmp_path_factory.mktemp("made") / "reproduction"
+    folder.mkdir()
+    for name in ("trials.csv", "configuration.json"):
+        shutil.copy(COMMITTED / name, folder)
+    reproduce("all", out=folder, workers=1)
+    return folder
+
+
+def test_the_committed_report_is_that_of_the_committed_trials(made_anew: Path) -> None:
+    for name in ("trials.csv", "results.csv", "report.md"):
+        assert (made_anew / name).read_text() == (COMMITTED / name).read_text()
+
+
+NARROW = """
+[...document.querySelectorAll('.wide:has(table)')].map((box) => {
+  box.scrollLeft = 1e6;
+  const row = box.querySelector('tbody tr'), edge = box.getBoundingClientRect();
+  return [box.tabIndex, box.scrollLeft, row.firstChild.getBoundingClientRect().left - edge.left,
+          edge.right - row.lastChild.getBoundingClientRect().right];
+})
+"""
+"""Of each table, scrolled to its end: whether it takes the focus, where its first and last columns are."""
+
+
+def test_the_page_can_be_read_at_any_width_in_light_and_dark(made_anew: Path) -> None:
+    with open_browser() as browser, browser.page((made_anew / "report.html").as_uri()) as page:
+        for width, dark in itertools.product((1200, 500, 400), (False, True)):
+            page.show(width, dark)
+            assert page.evaluate("innerWidth") == width
+            assert page.sideways() == 0
+            assert page.faint() == []
+            background = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+            assert background == ("rgb(22, 22, 22)" if dark else "rgb(255, 255, 255)")
+        assert page.evaluate("document.querySelectorAll('tbody tr').length") == len(published())
+        tables = page.evaluate(NARROW)
+        assert page.complaints == []
+        assert page.foreign_requests() == []
+    assert len(tables) == 4
+    for focus, scrolled, first, last in tables:
+        assert focus == 0  # the keyboard gets there
+        assert scrolled > 0 and first == 0  # the method stays in sight
+        assert abs(last) < 1  # and the mark comes into it

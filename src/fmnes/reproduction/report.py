@@ -1,14 +1,12 @@
-"""The report: Markdown, and the same as one self-contained HTML page."""
+"""The report: its tables and words, as Markdown. `page.py` makes an HTML page of the same."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
-from fmnes.reproduction.cells import MAX_EVALUATIONS, TARGET, Cell
-from fmnes.reproduction.tables import Row, Summary
+from fmnes.reproduction.cells import MAX_EVALUATIONS, PAPER_TRIALS, TARGET, Cell
+from fmnes.reproduction.tables import CHANCE, FEWEST, TOLERANCE, Row, Summary
 
 TITLES = {
     "table-2": "Table II: unconstrained problems",
@@ -16,7 +14,7 @@ TITLES = {
     "table-4": "Table IV: ablation on IC-Sphere",
     "corrections": "Four corrections: what the printed values give instead",
 }
-HEAD = ("method", "problem", "λ", "successes", "evaluations", "paper's successes", "paper", "ratio", "")
+HEAD = ("method", "problem", "λ", "successes", "evaluations", "paper's successes", "paper", "ratio", "mark")
 Table = list[tuple[str, ...]]
 Section = tuple[str, str, tuple[str, ...], Table]
 """Title, text, head and rows."""
@@ -33,8 +31,8 @@ def table_rows(rows: list[Row]) -> Table:
                 str(cell.population_size),
                 f"{ours.successes} of {ours.trials}",
                 thousands(ours.mean, ours.sd),
-                f"{theirs.successes} of 50",
-                thousands(theirs.mean or math.nan, theirs.sd or math.nan),
+                f"{theirs.successes} of {PAPER_TRIALS}",
+                as_printed(theirs.mean, theirs.sd),
                 "" if math.isnan(row.ratio) else f"{row.ratio:.3f}",
                 row.mark,
             )
@@ -43,10 +41,25 @@ def table_rows(rows: list[Row]) -> Table:
 
 
 def thousands(mean: float, sd: float) -> str:
+    """Both in thousands: the spread with two digits, the mean down to the last of them."""
     if math.isnan(mean):
         return "–"
-    spread = "" if math.isnan(sd) else f" ± {sd / 1000:.3g}"
-    return f"{mean / 1000:.4g}k{spread}"
+    if math.isnan(sd) or sd == 0:
+        return f"{mean / 1000:.{_decimals(mean, 4)}f}k" + ("" if math.isnan(sd) else " ± 0k")
+    decimals = _decimals(sd, 2)
+    return f"{mean / 1000:.{decimals}f}k ± {sd / 1000:.{decimals}f}k"
+
+
+def as_printed(mean: float | None, sd: float | None) -> str:
+    """In thousands, with the three digits that the paper has."""
+    if mean is None or sd is None:
+        return "–"
+    return f"{mean / 1000:.{_decimals(mean, 3)}f}k ± {sd / 1000:.{_decimals(sd, 3)}f}k"
+
+
+def _decimals(value: float, digits: int) -> int:
+    """How many stand behind the point where a value is written in thousands with so many digits."""
+    return max(0, digits - 1 - math.floor(math.log10(value / 1000)))
 
 
 def sweep_rows(summaries: dict[Cell, Summary], chosen: dict[tuple[str, str], int]) -> Table:
@@ -82,11 +95,20 @@ def _or_inf(value: float) -> float:
 SWEEP_HEAD = ("method", "problem", "best λ", "successes", "evaluations", "paper's λ", "evaluations there")
 
 
-def introduction(command: str, trials: int) -> str:
+MARKS = (
+    f"A mark `*`: the mean differs from the paper's by more than {100 * TOLERANCE:g} % and by more than "
+    f"chance (t-test at {100 * CHANCE:g} %: 3 standard errors of many trials, more of few); "
+    f"`s`: the share of successes does (Fisher's exact test at {100 * CHANCE:g} %); "
+    f"under {FEWEST} trials nothing is marked. "
+)
+
+
+def introduction(command: str, trials: int, marks: str = "") -> str:
+    over = "one trial, where it succeeded" if trials == 1 else f"the successful ones of {trials} trials"
+    what = "" if trials == 1 else "mean ± standard deviation over "
     return (
         f"Evaluations until the first value below {TARGET:g}, d = 40, at most {MAX_EVALUATIONS:,} of them; "
-        f"mean ± standard deviation over the successful ones of {trials} trials, in thousands. A mark `*`: "
-        "the mean is more than 3 % off the paper's; `s`: another share of successes. "
+        f"{what}{over}, in thousands (k). {marks}"
         f"Made with `{command}`; trial k of a cell draws from "
         "`SeedSequence([crc32(method), crc32(problem), λ, k])`, so each can be repeated alone."
     )
@@ -124,37 +146,3 @@ FIGURE_TEXT = (
 
 def _line(values: tuple[str, ...] | list[str]) -> str:
     return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"
-
-
-def page(sections: Sequence[Section], intro: str, svg: Path | None) -> str:
-    parts = [f"<h1>The paper's tables, reproduced</h1><p>{_text(intro)}</p>"]
-    for title, text, head, rows in sections:
-        header = "".join(f"<th>{html.escape(name)}</th>" for name in head)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(value)}</td>" for value in row) + "</tr>" for row in rows
-        )
-        note = f"<p>{_text(text)}</p>" if text else ""
-        parts.append(f"<h2>{html.escape(title)}</h2>{note}<table><tr>{header}</tr>{body}</table>")
-    if svg and svg.exists():
-        drawing = svg.read_text(encoding="utf-8")
-        drawing = drawing[drawing.index("<svg") :]
-        parts.append(f"<h2>Figure 1: the shape on Rosenbrock</h2><p>{_text(FIGURE_TEXT)}</p>{drawing}")
-    style = (
-        "body{font:16px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#222}"
-        "table{border-collapse:collapse;margin:1rem 0}"
-        "th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;"
-        "text-align:right}th:nth-child(-n+2),td:nth-child(-n+2){text-align:left}td{white-space:nowrap}"
-        "svg{max-width:100%;height:auto}code{background:#f4f4f4;padding:0 .2rem}"
-    )
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
-        f"content='width=device-width'><title>FM-NES reproduced</title><style>{style}</style></head><body>"
-        + "".join(parts)
-        + "</body></html>\n"
-    )
-
-
-def _text(text: str) -> str:
-    """Escaped, with `code` in backticks kept as code."""
-    pieces = html.escape(text).split("`")
-    return "".join(f"<code>{piece}</code>" if i % 2 else piece for i, piece in enumerate(pieces))

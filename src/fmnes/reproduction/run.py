@@ -9,6 +9,7 @@ from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, nearest
 from fmnes.reproduction import report
 from fmnes.reproduction.cells import Cell, Published, check_method, published, sweep_cells
+from fmnes.reproduction.page import page
 from fmnes.reproduction.runner import run_trials
 from fmnes.reproduction.store import Store
 from fmnes.reproduction.tables import Row, summarise, write_results_csv
@@ -52,11 +53,11 @@ def reproduce(
     if what == "sweep":
         _write_sweep(folder, command, trials, cells, store)
         return []
-    svg = None
+    png = svg = None
     if what in ("figure-1", "all"):
         from fmnes.reproduction.figure import draw
 
-        svg = draw(folder)[1]
+        png, svg = draw(folder)
     summaries = summarise(done)
     results = [Row(row, summaries[row.cell]) for row in rows]
     sections: list[report.Section] = [
@@ -69,11 +70,11 @@ def reproduce(
         for table in TABLES
         if any(row.published.table == table for row in results)
     ]
-    intro = report.introduction(command, trials)
+    intro = report.introduction(command, trials, report.MARKS)
     (folder / "report.md").write_text(
-        report.markdown(sections, intro, svg.name if svg else None), encoding="utf-8"
+        report.markdown(sections, intro, png.name if png else None), encoding="utf-8"
     )
-    (folder / "report.html").write_text(report.page(sections, intro, svg), encoding="utf-8")
+    (folder / "report.html").write_text(page(sections, intro, svg), encoding="utf-8")
     write_results_csv(folder / "results.csv", results)
     return results
 
@@ -101,4 +102,4 @@ def _write_sweep(folder: Path, command: str, trials: int, cells: list[Cell], sto
     sections: list[report.Section] = [(title, text, report.SWEEP_HEAD, report.sweep_rows(summaries, chosen))]
     intro = report.introduction(command, trials)
     (folder / "sweep.md").write_text(report.markdown(sections, intro, None), encoding="utf-8")
-    (folder / "sweep.html").write_text(report.page(sections, intro, None), encoding="utf-8")
+    (folder / "sweep.html").write_text(page(sections, intro, None), encoding="utf-8")

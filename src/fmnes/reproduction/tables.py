@@ -14,9 +14,12 @@ import numpy as np
 from fmnes.reproduction.cells import PAPER_TRIALS, Cell, Published
 from fmnes.reproduction.trial import Trial
 
-#: The difference that is always allowed, and the one that is allowed in standard errors.
+#: The difference of means that is always allowed.
 TOLERANCE = 0.03
-STANDARD_ERRORS = 3.0
+#: Chance is what makes as large a difference more often than this. Of many trials that is 3 standard errors.
+CHANCE = 0.0027
+#: With fewer, nothing is marked.
+FEWEST = 3
 
 
 class Summary(NamedTuple):
@@ -36,39 +39,46 @@ class Row(NamedTuple):
         return self.ours.mean / self.published.mean if self.published.mean else math.nan
 
     @property
-    def standard_error(self) -> float:
-        """Of the difference of the two means, relative to the published one."""
-        if not self.published.mean or not self.published.sd or self.ours.successes < 2:
-            return math.nan
-        ours = self.ours.sd**2 / self.ours.successes
-        theirs = self.published.sd**2 / max(self.published.successes, 1)
-        return math.sqrt(ours + theirs) / self.published.mean
+    def mean_differs(self) -> bool:
+        """More than 3 % off, and by more than chance.
+
+        The degrees of freedom are those of the fewer trials. Welch's would be more: of three that happen to
+        lie close together it makes nearly fifty, the paper's, and so marks one in fifty for nothing, not one
+        in 370.
+        """
+        ours, theirs = self.ours, self.published
+        fewer = min(ours.successes, theirs.successes)
+        if fewer < FEWEST or theirs.mean is None or theirs.sd is None or abs(self.ratio - 1) <= TOLERANCE:
+            return False
+        error = math.hypot(ours.sd / math.sqrt(ours.successes), theirs.sd / math.sqrt(theirs.successes))
+        return t_chance(ours.mean - theirs.mean, error, fewer - 1) < CHANCE
 
     @property
     def success_share_differs(self) -> bool:
-        """More than sampling error: two shares over 3 standard errors apart (a single miss never is)."""
+        """By more than chance: Fisher's exact test."""
         a, n, b = self.ours.successes, self.ours.trials, self.published.successes
-        pooled = (a + b) / (n + PAPER_TRIALS)
-        error = math.sqrt(pooled * (1 - pooled) * (1 / n + 1 / PAPER_TRIALS))
-        apart = abs(a / n - b / PAPER_TRIALS)
-        return apart > 3 * error and apart > 1 / n
-
-    @property
-    def agrees(self) -> bool:
-        """Within max(3 %, 3 standard errors), and as many successes up to sampling error."""
-        if self.success_share_differs:
-            return False
-        if math.isnan(self.ratio):
-            return self.ours.successes == self.published.successes
-        allowed = max(TOLERANCE, STANDARD_ERRORS * (0 if math.isnan(se := self.standard_error) else se))
-        return abs(self.ratio - 1) <= allowed
+        return n >= FEWEST and share_chance(a, n, b, PAPER_TRIALS) < CHANCE
 
     @property
     def mark(self) -> str:
-        """`*` where the mean is more than 3 % off, `s` where the share of successes is not the paper's."""
-        off = abs(self.ratio - 1) > TOLERANCE
-        differs = self.ours.successes * PAPER_TRIALS != self.published.successes * self.ours.trials
-        return ("*" if off else "") + ("s" if differs else "")
+        """`*` where the mean is not the paper's, `s` where the share of successes is not."""
+        return ("*" if self.mean_differs else "") + ("s" if self.success_share_differs else "")
+
+
+def t_chance(difference: float, error: float, freedom: float) -> float:
+    """How often Student's t, with 2 degrees of freedom or more, is farther from 0 than difference / error."""
+    # With t = √freedom cot φ its density is sin^(freedom - 1) φ: smooth, and over a finite range.
+    ends = np.array([math.atan2(math.sqrt(freedom) * error, abs(difference)), math.pi / 2])
+    angles = np.outer(ends, (np.arange(2000) + 0.5) / 2000)
+    beyond, anywhere = ends * np.sum(np.sin(angles) ** (freedom - 1), axis=1)
+    return float(beyond / anywhere)
+
+
+def share_chance(a: int, n: int, b: int, m: int) -> float:
+    """How often a of n and b of m, or something less likely, come of one and the same share."""
+    ways = [math.comb(n, k) * math.comb(m, a + b - k) for k in range(max(0, a + b - m), min(n, a + b) + 1)]
+    here = math.comb(n, a) * math.comb(m, b)
+    return sum(way for way in ways if way <= here) / sum(ways)
 
 
 def summarise(trials: Iterable[Trial]) -> dict[Cell, Summary]:
