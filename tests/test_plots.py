@@ -170,9 +170,9 @@ def test_of_many_parameters_slices_draw_those_that_tell_failures_apart() -> None
 
     result = fmnes.minimize(fails, np.zeros(8), 1.0, rng=1, max_evaluations=300, keep_evaluations=True)
     figure = plots.slices(result)
-    assert len(figure.axes) == 15
+    assert len(figure.axes) == 10
     assert {"x3", "x6"} <= {axes.get_xlabel() for axes in figure.axes}
-    assert "5 of 8 parameters: those that tell failed points from good ones best" in words(figure)
+    assert "4 of 8 parameters: those that tell failed points from good ones best" in words(figure)
 
 
 def test_of_very_many_parameters_the_ones_that_moved_are_drawn() -> None:

@@ -88,7 +88,7 @@ def distribution(run: Source) -> Figure:
     axes.plot(x, middle, color=drawing.BLACK, linewidth=1.8, label="step size σ", **few)
     axes.plot(x, shortest, color=drawing.GREEN, linestyle=":", linewidth=1.8, label="shortest axis", **few)
     restarts(axes, history["evaluations"][:-1][np.diff(history["restart"]) > 0] + 0.5)
-    axes.set_yscale("log")
+    drawing.log_scale(axes, "y")
     axes.set_xlim(0, None)
     axes.set_xlabel("evaluations")
     axes.set_ylabel("standard deviation, log scale")
@@ -147,7 +147,7 @@ def _dots(axes: Any, x: NDArray[Any], values: NDArray[np.float64], label: str) -
 
 def _ending(given: Given) -> str:
     best = f"best {drawing.number(given.fun)}" if np.isfinite(given.fun) else "no success"
-    return f"{best} after {plural(given.count, 'evaluation')}"
+    return f"{best} after {plural(given.evaluations, 'evaluation')}"
 
 
 def _failed(table: Table | None) -> str:

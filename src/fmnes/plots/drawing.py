@@ -111,6 +111,29 @@ def drawable(values: Any) -> NDArray[np.float64]:
     return fitting
 
 
+def log_scale(axes: Any, which: str) -> None:
+    """With numbers as people write them, and some between the powers of ten where there are few of these.
+
+    which: "x" or "y".
+    """
+    axes.set(**{f"{which}scale": "log"})
+    axis = getattr(axes, f"{which}axis")
+
+    def power(value: float, _: Any) -> str:
+        if 1e-3 <= value <= 1e4:
+            return f"{value:g}"
+        return f"$10^{{{round(np.log10(value))}}}$" if value > 0 else ""
+
+    def between(value: float, _: Any) -> str:
+        low, high = sorted(axis.get_view_interval())
+        if not (0 < high < 50 * low and value > 0 and f"{value:e}"[0] in "25"):
+            return ""
+        return f"{value:.3g}"
+
+    axis.set_major_formatter(power)
+    axis.set_minor_formatter(between)
+
+
 def scale_of_values(axes: Any, values: NDArray[np.float64]) -> str:
     """A log scale where values differ by orders of magnitude, as far as their signs allow. Returns a word for
     it, to be added to the label."""
@@ -120,7 +143,7 @@ def scale_of_values(axes: Any, values: NDArray[np.float64]) -> str:
     low, high = float(values.min()), float(values.max())
     if low > 0:
         if high > 10 * low:
-            axes.set_yscale("log")
+            log_scale(axes, "y")
             return ", log scale"
         return ""
     # No logarithm of these: linear as far as the lowest reach, or below the smallest that is not 0.

@@ -43,8 +43,8 @@ class Given(NamedTuple):
     best: dict[str, float]
     """The best point so far by name; empty if there is none."""
     fun: float
-    count: int
-    """Evaluations."""
+    evaluations: int
+    """How many there are."""
     logs: frozenset[str]
     """The parameters whose scale is a logarithm."""
 
@@ -78,7 +78,7 @@ def read(found: Source, argument: str = "run") -> Given:
         table=table,
         best={name: float(one) for name, one in named.items()},
         fun=float(fun),
-        count=len(table) if table is not None else nfev,
+        evaluations=len(table) if table is not None else nfev,
         logs=frozenset(name for name, p in (found.parameters or {}).items() if is_log(p)),
     )
 
@@ -122,10 +122,10 @@ def course(given: Given) -> tuple[Floats, Floats, int]:
     Of a result without evaluations it is known at the end of each generation only.
     """
     if given.table is not None:
-        at, best = improvements(given.table.value)
-        return at.astype(float), best, len(given.table)
+        which, best = improvements(given.table.value)
+        return which.astype(np.float64), best, given.evaluations
     generation, best = improvements(given.history["best"])
-    at = given.history["evaluations"][generation - 1].astype(float)
+    at = given.history["evaluations"][generation - 1].astype(np.float64)
     if given.fun < best.min(initial=np.inf):  # found in a generation that was not completed
-        at, best = np.append(at, given.count), np.append(best, given.fun)
-    return at, best, given.count
+        at, best = np.append(at, float(given.evaluations)), np.append(best, given.fun)
+    return at, best, given.evaluations

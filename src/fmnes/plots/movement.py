@@ -70,9 +70,9 @@ def parameters(run: Source) -> Figure:
             )
         restarts(axes, begins)
         if log:
-            axes.set_yscale("log")
+            drawing.log_scale(axes, "y")
         axes.set_xlim(0, len(table) + 1)
-        axes.tick_params(labelsize=8)
+        axes.tick_params(which="both", labelsize=8)
         said = "" if best is None else f"   best {drawing.number(best)}"
         axes.set_title(f"{drawing.word(name, 24)}{said}", loc="left", fontsize=10)
         if i >= len(names) - across:

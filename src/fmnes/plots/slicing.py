@@ -15,8 +15,8 @@ from fmnes.plots.movement import unknown
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: More parameters than this, and the most telling ones are drawn.
-MOST = 5
+#: So many parameters are all drawn; of more the most telling ones.
+ALL, TELLING = 5, 4
 #: Evaluations that are drawn: those that failed and those that have a value, as many of each at most.
 DRAWN = 2000
 
@@ -59,10 +59,10 @@ def slices(run: Source) -> Figure:
                     at = [float(drawing.drawable(given.best[name])) for name in (across, down)]
                     axes.plot(*at, "*", color="white", markeredgecolor="black", markersize=12, zorder=5)
                 if down in given.logs:
-                    axes.set_yscale("log")
+                    drawing.log_scale(axes, "y")
             if across in given.logs:
-                axes.set_xscale("log")
-            axes.tick_params(labelsize=8)
+                drawing.log_scale(axes, "x")
+            axes.tick_params(which="both", labelsize=8)
             if i == d - 1:
                 axes.set_xlabel(drawing.word(across, 24), fontsize=9)
             if j == 0 and i > 0:
@@ -131,7 +131,7 @@ def _marks(table: Table, d: int) -> _Marks:
 def _telling(table: Table) -> tuple[list[str], str]:
     """The parameters to draw, and why just these."""
     points, failed = table.points, table.failed
-    if len(points) <= MOST:
+    if len(points) <= ALL:
         return list(points), ""
     if failed.any() and not failed.all():
         score = {name: _apart(column, failed) for name, column in points.items()}
@@ -140,8 +140,8 @@ def _telling(table: Table) -> tuple[list[str], str]:
         value = _ranks(table.value) if not failed.any() else np.arange(len(table), dtype=float)
         score = {name: _together(_ranks(column), value) for name, column in points.items()}
         why = "those that moved most" if failed.any() else "those the value depends on most"
-    chosen = set(sorted(score, key=lambda name: score[name], reverse=True)[:MOST])
-    return [name for name in points if name in chosen], f"{MOST} of {len(points)} parameters: {why}"
+    chosen = set(sorted(score, key=lambda name: score[name], reverse=True)[:TELLING])
+    return [name for name in points if name in chosen], f"{TELLING} of {len(points)} parameters: {why}"
 
 
 def _apart(column: Floats, failed: NDArray[np.bool_]) -> float:
