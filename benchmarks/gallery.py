@@ -15,7 +15,7 @@ import fmnes
 
 SPACE = {
     "thickness": fmnes.Real(0.1, 10, log=True),
-    "angle": fmnes.Real(start=3.0, sigma=0.5),
+    "angle": fmnes.Real(start=2.8, sigma=0.4),
     "layers": fmnes.Integer(1, 12),
 }
 
@@ -24,20 +24,20 @@ def panel(p: dict[str, Any]) -> float:
     """A sandwich panel: its weight, and what keeps it from being computed."""
     if p["thickness"] * p["layers"] < 2:
         raise fmnes.Infeasible("the panel buckles")
-    if p["angle"] > 3.3:
+    if p["angle"] > 2.9 or p["angle"] < 1.95:
         raise fmnes.Infeasible("the mesh is degenerate")
-    if p["layers"] > 8 and p["thickness"] > 1:
+    if p["layers"] > 5 and p["thickness"] < 0.6:
         raise fmnes.Infeasible("the solver did not converge")
     return p["thickness"] * p["layers"] + (p["angle"] - 2) ** 2 + 0.01 * p["layers"]
 
 
 def pictures() -> dict[str, Any]:
     """{name: figure}"""
-    result = fmnes.minimize(panel, SPACE, rng=3, max_evaluations=300, keep_evaluations=True)
-    problem = fmnes.problems.get("ic-rosenbrock", d=5)
+    result = fmnes.minimize(panel, SPACE, rng=3, max_evaluations=160, keep_evaluations=True)
+    problem = fmnes.problems.get("ic-rosenbrock", d=10)
     several = {
         method: fmnes.minimize(
-            problem.fun, problem.x0, problem.sigma0, method=method, rng=1, max_evaluations=3000
+            problem.fun, problem.x0, problem.sigma0, method=method, rng=1, max_evaluations=4000
         )
         for method in ("afm-nes", "fm-nes", "cma-es")
     }
