@@ -33,7 +33,7 @@ def panel(p: dict[str, Any]) -> float:
 
 def pictures() -> dict[str, Any]:
     """{name: figure}"""
-    result = fmnes.minimize(panel, SPACE, rng=3, max_evaluations=160, keep_evaluations=True)
+    result = fmnes.minimize(panel, SPACE, rng=3, max_evaluations=115, keep_evaluations=True)
     problem = fmnes.problems.get("ic-rosenbrock", d=10)
     several = {
         method: fmnes.minimize(

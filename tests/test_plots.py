@@ -233,6 +233,18 @@ def test_one_parameter_is_drawn() -> None:
     assert len(plots.slices(result).axes) == len(plots.parameters(result).axes) == 1
 
 
+def test_the_names_that_a_command_gave_are_those_of_its_best_point(tmp_path) -> None:
+    """Its points are arrays all the same."""
+    code = "import sys; a, b = map(float, sys.argv[1:]); print((a - 1) ** 2 + b**2 if b < 1 else 'nan')"
+    command = fmnes.Command([sys.executable, "-S", "-c", code, "{a}", "{b}"], names=["a", "b"])
+    result = fmnes.minimize(command, [2.0, 1.0], 0.3, rng=1, max_evaluations=12, run_dir=tmp_path / "run")
+    figure = plots.parameters(tmp_path / "run")
+    best = [{line.get_label(): line for line in axes.lines}["best point"] for axes in figure.axes]
+    assert [line.get_ydata()[0] for line in best] == result.x.tolist()
+    assert [axes.get_title(loc="left")[0] for axes in figure.axes] == ["a", "b"]
+    assert len(plots.slices(tmp_path / "run").axes) == 3
+
+
 def test_only_failures_say_so() -> None:
     result = fmnes.minimize(never, [1.0, 2.0], 0.5, rng=1, max_evaluations=40, keep_evaluations=True)
     figure = plots.convergence(result)
@@ -268,6 +280,17 @@ def test_a_run_without_an_evaluation_says_so(tmp_path) -> None:
         log.execute("DELETE FROM evaluations")
     for plot in (plots.convergence, plots.failures, plots.parameters, plots.slices):
         assert "no evaluation yet" in words(plot(tmp_path / "run"))
+
+
+def test_a_run_under_way_is_drawn(tmp_path) -> None:
+    drawn = []
+
+    def look(view: fmnes.View) -> None:
+        if view.generation == 5:
+            drawn.extend(plots.as_svg(plot(tmp_path / "run")) for plot in OF_ONE)
+
+    fmnes.minimize(bowl, [1.0, 2.0], 0.5, rng=1, max_evaluations=60, run_dir=tmp_path / "run", callback=look)
+    assert len(drawn) == len(OF_ONE) and "evaluations" in drawn[0]
 
 
 # -- bad input --------------------------------------------------------------------------------------------

@@ -172,14 +172,15 @@ def broken(columns: Iterable[Any], parts: NDArray[np.int64]) -> list[NDArray[np.
 def as_svg(figure: Figure) -> str:
     """The figure as an SVG element, to be put into a page: the same figure gives the same text.
 
-    Its words are text, in the page's fonts. What is drawn has a class: "evaluations", "failed", "best".
+    Its words are text, not outlines. What is drawn has a class: "evaluations", "failed", "best".
     """
     matplotlib = _matplotlib()
     if not isinstance(figure, matplotlib.figure.Figure):
         raise ArgumentError(f"figure: found {shown(figure)}, wanted a matplotlib Figure")
     file = io.StringIO()
     nothing: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with matplotlib.rc_context({"svg.hashsalt": "fmnes", "svg.fonttype": "none"}), warnings.catch_warnings():
+    same = {"svg.hashsalt": "fmnes", "svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}
+    with matplotlib.rc_context(same), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # the page's fonts draw it
         figure.savefig(file, format="svg", dpi=100, metadata=nothing)
     return _slim(file.getvalue())

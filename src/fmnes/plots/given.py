@@ -41,7 +41,7 @@ class Given(NamedTuple):
     table: Table | None
     """None: a result that was not asked to keep them."""
     best: dict[str, float]
-    """The best point so far by name; empty if there is none."""
+    """The best point so far by name; empty if there is none, or no table to say the names."""
     fun: float
     evaluations: int
     """How many there are."""
@@ -70,13 +70,12 @@ def read(found: Source, argument: str = "run") -> Given:
         raise ArgumentError(
             f"{argument}: found {shown(found)}, wanted a fmnes.Result, a run directory or a fmnes.Run"
         )
-    named = {} if x is None else x if isinstance(x, dict) else {f"x{i}": one for i, one in enumerate(x)}
     table = None if evaluations is None else _table(evaluations)
     return Given(
         label=label,
         history=found.history,
         table=table,
-        best={name: float(one) for name, one in named.items()},
+        best={} if x is None or table is None else _named(x, table),
         fun=float(fun),
         evaluations=len(table) if table is not None else nfev,
         logs=frozenset(name for name, p in (found.parameters or {}).items() if is_log(p)),
@@ -107,6 +106,11 @@ def _table(evaluations: Evaluations) -> Table:
         reason=np.where(reason == "", "no reason given", reason),
         points={name: column[kept].astype(float) for name, column in evaluations.parameters.items()},
     )
+
+
+def _named(x: Any, table: Table) -> dict[str, float]:
+    values = x.values() if isinstance(x, dict) else x
+    return dict(zip(table.points, map(float, values), strict=False))  # the points may be unknown
 
 
 def improvements(value: Floats) -> tuple[NDArray[np.int64], Floats]:
