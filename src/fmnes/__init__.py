@@ -6,7 +6,7 @@
 FM-NES (Nomura & Ono 2021) and the methods it is compared with, made usable on real simulations.
 """
 
-from fmnes import problems
+from fmnes import plots, problems
 from fmnes.bounds import Bounds
 from fmnes.errors import (
     ArgumentError,
@@ -62,6 +62,7 @@ __all__ = [
     "UsageError",
     "View",
     "minimize",
+    "plots",
     "problems",
     "read_run",
     "resume",

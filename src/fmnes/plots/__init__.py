@@ -1,0 +1,17 @@
+"""Pictures of runs. Needs the extra `plot` (matplotlib), which is loaded when the first one is drawn.
+
+    figure = fmnes.plots.convergence(result)
+    figure.savefig("convergence.png")
+
+Each takes the `fmnes.Result` of `minimize`, a run directory or what `fmnes.read_run` gave, also of a run that
+is under way, and returns a matplotlib Figure. Nothing is shown and nothing is written.
+"""
+
+from fmnes.plots.comparison import compare
+from fmnes.plots.course import convergence, distribution
+from fmnes.plots.drawing import as_svg
+from fmnes.plots.movement import parameters
+from fmnes.plots.reasons import failures
+from fmnes.plots.slicing import slices
+
+__all__ = ["as_svg", "compare", "convergence", "distribution", "failures", "parameters", "slices"]

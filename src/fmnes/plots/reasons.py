@@ -1,0 +1,84 @@
+"""How much failed, when, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fmnes.plots import drawing
+from fmnes.plots.course import plural
+from fmnes.plots.given import Source, with_evaluations
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+#: So many reasons by name.
+REASONS = 6
+#: Columns at most, and evaluations of one at least.
+COLUMNS, LEAST = 50, 10
+# Neighbours differ in brightness and in hatching too.
+_LOOKS = (
+    (drawing.RED, ""),
+    (drawing.SKY, "//"),
+    (drawing.BLUE, ""),
+    (drawing.ORANGE, "xx"),
+    (drawing.GREEN, ""),
+    (drawing.PINK, ".."),
+)
+_OTHER = ("#bbbbbb", "")
+
+
+def failures(run: Source) -> Figure:
+    """The share of evaluations that failed, over time, by reason: the most frequent by name, then "other"."""
+    _, table = with_evaluations(run)
+    count, failed = len(table), int(table.failed.sum())
+    if not failed:
+        figure = drawing.blank(8, 4.5)
+        return drawing.note(
+            figure, f"{plural(count, 'evaluation')}, none failed" if count else "no evaluation yet"
+        )
+    ranked = Counter(table.reason[table.failed]).most_common()
+    named = [reason for reason, _ in ranked[:REASONS]]
+    left_out = len(ranked) - len(named)
+    figure = drawing.blank(8, 4.2 + 0.22 * min(len(ranked), REASONS + 1))
+    axes = drawing.panel(figure)
+    place = {reason: i for i, reason in enumerate(named)}
+    kind = np.array([place.get(reason, len(named)) for reason in table.reason])
+    columns = max(1, min(COLUMNS, count // LEAST))
+    edges = np.linspace(0, count, columns + 1)
+    column = np.minimum(np.searchsorted(edges, np.arange(count), side="right") - 1, columns - 1)
+    sizes = np.bincount(column, minlength=columns)
+    below = np.zeros(columns)
+    looks = [*_LOOKS[: len(named)], _OTHER]
+    words = [drawing.word(reason, drawing.REASON) for reason in named]
+    words.append(f"other ({plural(left_out, 'reason')})")
+    for i, (label, (colour, hatch)) in enumerate(zip(words, looks, strict=True)):
+        these = table.failed & (kind == i)
+        if these.any():
+            share = 100 * np.bincount(column[these], minlength=columns) / sizes
+            axes.bar(
+                edges[:-1],
+                share,
+                np.diff(edges),
+                below,
+                align="edge",
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
+                linewidth=0.3,
+                label=f"{int(these.sum()):,} × {label}",
+            )
+            below += share
+    axes.set_xlim(0, count)
+    axes.set_ylim(0, 100 if below.max() > 50 else 1.25 * below.max())
+    axes.set_xlabel("evaluations")
+    axes.set_ylabel("failed, %")
+    drawing.title(
+        axes,
+        f"{failed:,} of {plural(count, 'evaluation')} failed ({100 * failed / count:.3g} %), "
+        f"for {plural(len(ranked), 'reason')}",
+    )
+    drawing.legend(figure, axes, columns=1)
+    return figure
