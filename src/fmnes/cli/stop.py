@@ -26,7 +26,9 @@ def stop(
     console = Console()
     answer = ask_to_stop(run, wait)
     if answer is Answer.ASKED:
-        output.say(console, "the run is asked to stop" + (f", and still runs after {wait:g} s" if wait else ""))
+        output.say(
+            console, "the run is asked to stop" + (f", and still runs after {wait:g} s" if wait else "")
+        )
         output.show_steps(console, [Step("to look at it", as_line("show", run))])
         raise typer.Exit(1 if wait else 0)
     found = reading.read_run(run)

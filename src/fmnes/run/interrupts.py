@@ -22,7 +22,7 @@ LOOK_SECONDS = 0.5
 
 
 class Wishes:
-    """Watches the run directory for a wish to stop, in a thread of its own. A context manager for the loop."""
+    """Watches the run directory for a wish to stop, in a thread of its own, while the loop runs."""
 
     def __init__(self, run: Path) -> None:
         self._run = run

@@ -258,7 +258,6 @@ class Loop:
 
     def _wave(self) -> Stop | None:
         """Ask, evaluate, tell. What was not evaluated stays open."""
-        self._check_wishes()
         opt = self.state.opt
         x = opt.ask()
         if isinstance(self._evaluator, Vectorized):
@@ -292,7 +291,8 @@ class Loop:
                     outcomes[position] = outcome
                     if self._hit(outcomes):
                         break
-                    self._check_wishes()
+                    if self._wishes:
+                        self._wishes.check()
         except KeyboardInterrupt:
             return outcomes, self._interrupted()
         except StorageError as error:
@@ -373,10 +373,6 @@ class Loop:
         if self._deadline is None or time.monotonic() < self._deadline:
             return None
         return Stop(StopReason.MAX_SECONDS, f"at evaluation {self.state.evaluations}")
-
-    def _check_wishes(self) -> None:
-        if self._wishes:
-            self._wishes.check()
 
     def _interrupted(self) -> Stop:
         return Stop(StopReason.INTERRUPTED, f"at evaluation {self.state.evaluations}")

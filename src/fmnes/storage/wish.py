@@ -53,7 +53,7 @@ def is_wish(path: Path) -> bool:
 
 
 def has_wish(run: Path) -> bool:
-    """Whether there is something to be read. Costs a few microseconds, and next to nothing where there is not."""
+    """Whether there is something to be read: a few microseconds."""
     # Opened anew: a network file system may remember for half a minute that a file was not there, but it
     # asks its server when the directory is opened.
     try:
