@@ -10,7 +10,6 @@ import contextlib
 import os
 import re
 import socket
-import stat
 from pathlib import Path
 
 from fmnes.errors import RunError
@@ -39,8 +38,6 @@ def leave_wish(run: Path) -> None:
 def read_wish(path: Path) -> str | None:
     """Who has left it, such as "process 17 on node3"; None if it is not there, or not ours."""
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return None
         text = read_regular(path, _MAX_BYTES).decode()
     except (OSError, ValueError):
         return None
