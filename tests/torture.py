@@ -85,6 +85,20 @@ def hangs_later(x: Any) -> float:
     return float(np.sum(x * x))
 
 
+#: Beside the file of calls: while SLEEP is there, a later evaluation makes ASLEEP and sleeps for ever.
+SLEEP, ASLEEP = ".sleep", ".asleep"
+
+
+def sleepy(x: Any) -> float:
+    note(x)
+    calls = os.environ.get(CALLS, "")
+    if os.path.exists(calls + SLEEP) and count_calls(Path(calls)) > 9:
+        Path(calls + ASLEEP).touch()
+        time.sleep(600)
+    time.sleep(0.01 if calls else 0.0)
+    return bumpy(x)
+
+
 class LeavesChain:
     """At the point `x` it starts one process after the other, each from the last, and exits."""
 
@@ -193,6 +207,16 @@ SCENARIOS = {
     "stubborn": Scenario(
         command("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"),
         {"rng": 1, "max_evaluations": 40},
+        workers=2,
+    ),
+    "sleepy": Scenario(sleepy, {"rng": 11, "max_evaluations": 60}),
+    "sleepy workers": Scenario(sleepy, {"rng": 12, "max_evaluations": 60}, workers=2),
+    "sleepy command": Scenario(
+        command(
+            f"calls = os.environ.get({CALLS!r}, '')\n"
+            f"if os.path.exists(calls + {SLEEP!r}): open(calls + {ASLEEP!r}, 'w').close(); time.sleep(600)"
+        ),
+        {"rng": 13, "max_evaluations": 30},
         workers=2,
     ),
     "benchmark": Scenario(

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import bench, export, output, problems, runs, show
+from fmnes.cli import bench, export, output, problems, runs, show, stop
 from fmnes.cli.methods import Method
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
@@ -86,6 +86,7 @@ app.command()(problems.check)
 app.command("try")(problems.try_)
 app.command()(runs.minimize)
 app.command()(runs.resume)
+app.command()(stop.stop)
 app.command()(show.show)
 app.command()(export.export)
 app.command()(reproduce)

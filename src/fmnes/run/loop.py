@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -19,6 +19,7 @@ from fmnes.report.history import COLUMNS
 from fmnes.report.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
 from fmnes.run import telling
+from fmnes.run.interrupts import Wishes
 from fmnes.run.restarts import (
     LOOK_XTOL,
     Plan,
@@ -57,6 +58,7 @@ class Loop:
         callback: Callable[[View], Any] | None = None,
         progress: Progress | None = None,
         snapshots: Snapshots | None = None,
+        wishes: Wishes | None = None,
     ) -> None:
         self.state = state
         self._evaluator = evaluator
@@ -70,6 +72,7 @@ class Loop:
         self._callback = callback
         self._progress = progress
         self._snapshots = snapshots
+        self._wishes = wishes
         self._tries: dict[Name, int] = {}
         """How often each open point was lost, before a resume too: the number of its next try."""
         self._lost: dict[Name, int] = {}
@@ -81,7 +84,8 @@ class Loop:
         """To the end, restarts included."""
         telling.begins(self.state, self._max_evaluations)
         try:
-            stop = self._run_all()
+            with self._wishes or nullcontext():
+                stop = self._run_all()
         except KeyboardInterrupt:  # outside of an evaluation
             stop = self._interrupted()
         self._note_failures()
@@ -287,6 +291,8 @@ class Loop:
                     outcomes[position] = outcome
                     if self._hit(outcomes):
                         break
+                    if self._wishes:
+                        self._wishes.check()
         except KeyboardInterrupt:
             return outcomes, self._interrupted()
         except StorageError as error:

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,6 +18,7 @@ from fmnes.evaluation.evaluator import Evaluator
 from fmnes.records.table import Evaluations
 from fmnes.report.progress import Progress
 from fmnes.result import Result, StopReason, View
+from fmnes.run.interrupts import Wishes, sigterm_interrupts
 from fmnes.run.keeping import Keeping
 from fmnes.run.loop import Loop
 from fmnes.run.replay import Remembering
@@ -55,7 +54,7 @@ def run_session(
         around.callback(evaluator.close)
         if directory:
             evaluator = around.enter_context(_remembering(evaluator, directory))
-            around.enter_context(_sigterm_interrupts())
+            around.enter_context(sigterm_interrupts())
         elif kept_as:
             evaluator = kept = Keeping(evaluator)
         loop = Loop(
@@ -71,6 +70,7 @@ def run_session(
             callback=_in_words(callback, space),
             progress=Progress(made_before=directory.log.count() if directory else 0) if progress else None,
             snapshots=Snapshots(directory) if directory else None,
+            wishes=Wishes(directory.path) if directory else None,
         )
         result = loop.run()
     if directory:
@@ -125,26 +125,3 @@ def _finish(directory: RunDirectory, result: Result, state: RunState) -> None:
         directory.finish(data, state.ending(result) if roomy else None)
     except RunError as error:
         warn(f"the result could not be saved: {error}")
-
-
-@contextlib.contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """Batch systems end a job with SIGTERM: taken like Ctrl-C, so that the run ends with what it has.
-
-    Only where it is kept, so that it can be resumed: a script must not swallow a signal that is meant for it.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # somebody else cares for it
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)

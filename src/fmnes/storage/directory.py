@@ -7,6 +7,7 @@
     snapshot.previous.npz     the one before, should the last be damaged
     result.json               there when the run has ended
     result.npz                its history and the points that failed, for those who read the run
+    stop                      a wish that it stop, left by another process; gone when it has
     kept/                     directories of programs that failed, for the user to look at
 
 A process may be killed at any moment: each file is replaced as a whole, and what it was writing is cleared
@@ -29,6 +30,7 @@ from fmnes.storage.log import Durability, EvaluationLog, is_log, side_files
 from fmnes.storage.regular import is_regular, read_regular
 from fmnes.storage.snapshot import Arrays, read_snapshot, write_snapshot
 from fmnes.storage.wal import torn
+from fmnes.storage.wish import STOP, is_wish, take_wish
 
 FORMAT = "fmnes-run"
 VERSION = 1
@@ -36,7 +38,7 @@ CONFIG, RESULT, LOCK, LOG = "config.json", "result.json", "lock", "evaluations.s
 SNAPSHOT, PREVIOUS, ENDING, KEPT = "snapshot.npz", "snapshot.previous.npz", "result.npz", "kept"
 
 #: What is written to a temporary file first, which a kill leaves behind.
-_WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS, ENDING)
+_WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS, ENDING, STOP)
 _MAX_JSON_BYTES = 256 * 2**20
 
 
@@ -81,6 +83,7 @@ class RunDirectory:
             _remove(
                 path / RESULT, path / ENDING, *(file for name in _WRITTEN for file in unfinished(path / name))
             )
+            take_wish(path)
             log = EvaluationLog(path / LOG, durability)
             undo.callback(log.close)
             _write_json(path / CONFIG, config)
@@ -107,6 +110,7 @@ class RunDirectory:
                 lock = RunLock(path / LOCK)
                 undo.callback(lock.release)
                 _remove(*(file for name in _WRITTEN for file in unfinished(path / name)))
+                take_wish(path)  # it was meant for the process before this one
             config = _read_json(path / CONFIG)
             if LOG not in names:
                 raise RunError(f"{path}: found no {LOG}, which belongs to every run; wanted it back")
@@ -230,6 +234,8 @@ def _refuse_used(path: Path) -> None:
         known |= {LOCK}
     if ours:
         known |= {CONFIG, RESULT, ENDING}
+    if begun and STOP in names and is_wish(path / STOP):
+        known |= {STOP}
     if begun and LOG in names and is_log(path / LOG):
         known |= {file.name for file in side_files(path / LOG)}
     if begun:
@@ -269,8 +275,11 @@ def _is_config(path: Path) -> bool:
 
 
 def _refuse_special(path: Path) -> None:
-    """Raises RunError if one of a run's files is a pipe, a device or the like."""
-    for file in (*(path / name for name in _WRITTEN if name != LOG), *side_files(path / LOG)):
+    """Raises RunError if one of a run's files is a pipe, a device or the like.
+
+    Where a wish to stop would be anything may lie: what is not a plain file is never opened.
+    """
+    for file in (*(path / name for name in _WRITTEN if name not in (LOG, STOP)), *side_files(path / LOG)):
         if os.path.lexists(file) and not is_regular(file):
             raise RunError(f"{file}: found something else than a plain file, wanted a run directory of ours")
 
