@@ -93,6 +93,8 @@ def test_without_evaluations_the_dots_are_those_of_the_generations() -> None:
     assert np.array_equal(dots.get_ydata(), result.history["generation_best"])
     assert marks(figure.axes[0], "best").get_ydata()[-1] == result.fun
     assert "the best of a generation" in words(figure)
+    first = fmnes.minimize(bowl, [1.0, 2.0], 0.5, rng=1, max_evaluations=1)  # no generation is complete
+    assert marks(plots.convergence(first).axes[0], "best").get_ydata()[-1] == first.fun == 5.0
 
 
 def test_distribution_has_the_step_size_and_both_axes(result) -> None:
