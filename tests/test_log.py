@@ -771,3 +771,32 @@ def test_a_full_disk(tmp_path):
     message, last = done.stdout.splitlines()
     assert "could not be written (database or disk is full)" in message, done
     assert (last, done.stderr) == ("whole", "")
+
+
+@pytest.mark.parametrize("change", ["status = 'odd'", "f = x'00'", "started = 'today'"])
+def test_a_glance_refuses_rows_of_another_shape(path, change):
+    log = EvaluationLog(path)
+    fill(log)
+    log.close()
+    edit(path, f"UPDATE evaluations SET {change} WHERE generation = 0 AND slot = 0")  # not the best one
+    log = EvaluationLog(path, read_only=True)
+    with pytest.raises(RunError, match="found a damaged row"):
+        log.summary()
+    log.close()
+
+
+def test_the_first_of_a_reason_is_the_first_by_its_key(path):
+    log = EvaluationLog(path)
+    x = np.zeros(2)
+    for key, reason in [((1, 0, 0, 0, 0), "mesh"), ((0, 12, 3, 0, 0), "mesh"), ((0, 3, 1, 0, 0), "mesh")]:
+        log.record(key, infeasible(reason, detail=str(key)), x, 1.0, 0.1)
+    log.record((0, -1, 0, 0, 0), infeasible("start"), x, 9.0, 0.1)
+    log.record((0, 3, 2, 0, 0), lost("mesh"), x, 0.5, 0.1)
+    found = [(count, row.outcome.status, row.outcome.reason, tuple(row.key)) for count, row in log.firsts()]
+    assert found == [
+        (3, "infeasible", "mesh", (0, 3, 1, 0, 0)),
+        (1, "infeasible", "start", (0, -1, 0, 0, 0)),
+        (1, "lost", "mesh", (0, 3, 2, 0, 0)),
+    ]
+    assert log.position((0, 12, 3, 0, 0)) == 3  # after the start and one other; the lost one does not count
+    log.close()

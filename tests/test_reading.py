@@ -463,3 +463,13 @@ def test_an_ending_that_cannot_be_written_takes_nothing_else(
         result = run_in(tmp_path / "run", max_evaluations=50)
     run = read_run(tmp_path / "run")
     assert run.result.fun == result.fun and len(run.history["best"]) == 0
+
+
+def test_a_run_that_is_taken_up_again_has_no_result_any_more(tmp_path: Path) -> None:
+    run_in(tmp_path / "run")
+    assert read_run(tmp_path / "run").result is not None
+    with RunDirectory.open(tmp_path / "run"):  # as `resume` does before all else
+        found = read_run(tmp_path / "run")
+    assert found.result is None
+    assert found.message is None
+    assert found.state.startswith("running")
