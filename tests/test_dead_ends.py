@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from fmnes import Infeasible
+from fmnes import Infeasible, read_run
 from fmnes import minimize as minimize_in_python
 from fmnes.__main__ import _run
 from fmnes.benchmark.run import run
@@ -473,3 +473,14 @@ def test_make_with_an_older_python_says_so_and_stops(tmp_path: Path, goal: str) 
     wanted = "found Python 3.10 as python3, wanted 3.11 or later; if there is one:  make PYTHON=python3.12"
     assert done.stderr.splitlines()[0] == f"fmnes: {wanted} {goal}"
     assert done.returncode == 2 and not (tmp_path / ".venv").exists()
+
+
+def test_show_and_read_run_name_the_same_best_point_also_one_known_before(tmp_path: Path) -> None:
+    result = minimize_in_python(
+        lambda x: float(x @ x) + 1, [1.0, 1.0], 0.3, rng=1, max_evaluations=20,
+        known=[([0.5, 0.5], -3.0)], run_dir=tmp_path / "run",
+    )  # fmt: skip
+    shown = json.loads(fmnes("show", "run", "--json", cwd=tmp_path).stdout)
+    best = read_run(tmp_path / "run").best
+    assert shown["fun"] == best.fun == result.fun == -3.0
+    assert list(shown["parameters"].values()) == best.x.tolist() == [0.5, 0.5]

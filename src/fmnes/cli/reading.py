@@ -170,8 +170,10 @@ def read_run(run: Path) -> Shown:
     try:
         x = None if best is None or best.x is None else best.x.tolist()
         point = None if x is None else begun.named(x)
-        if best is not None and x is None and ended and ended["x"] is not None:
-            point = _whole_point(ended["x"], begun)  # the result has it whole
+        fun = None if best is None else best.outcome.value
+        if ended and ended["x"] is not None and (fun is None or ended["fun"] <= fun):
+            # It has points that the log does not: those too long for it, and those known before the run.
+            point, fun = _whole_point(ended["x"], begun), float(ended["fun"])
         state = f"running ({user})" if user else str(ended["stop_reason"]) if ended else "stopped"
         message = str(ended["message"]) if ended and not user else None
         reason = StopReason.__members__.get(state) if ended else None
@@ -199,7 +201,7 @@ def read_run(run: Path) -> Shown:
         statuses,
         [one for fault, one in first if fault is None],
         [one for fault, one in first if fault is not None and fault != _FORGOTTEN],
-        None if best is None else best.outcome.value,
+        fun,
         point,
         note,
     )
