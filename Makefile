@@ -8,17 +8,20 @@ NEW_ENOUGH = 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("fmnes:
 # Many tests wait for processes: twice as many at a time as there are cores.
 TESTS  := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 
-.PHONY: run test test-jax check clean
+.PHONY: run test test-jax test-clusters check clean
 
 run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of the space
 	$(BIN)/fmnes demo
 
 test: $(VENV)/.ready-dev       ## the whole test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) --ignore tests/jax
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) --ignore tests/jax --ignore tests/clusters
 
 test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the CPU
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n auto tests/jax
 	JAX_PLATFORMS=cpu $(BIN)/python benchmarks/gpu.py --toy
+
+test-clusters: $(VENV)/.ready-dev $(VENV)/.ready-clusters   ## real clusters on this machine: Dask, Ray, MPI, joblib
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/clusters
 
 check: $(VENV)/.ready-dev      ## lint and types
 	$(BIN)/ruff check .
