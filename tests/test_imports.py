@@ -58,6 +58,7 @@ assert np.random.get_state()[1].tobytes() == before
 #: Which parts of ours a part may import. A part that is not listed stands on top and may import any.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "version": set(),
     "text": set(),
     "equality": set(),
     "logger": set(),
@@ -105,6 +106,7 @@ ALLOWED: dict[str, set[str]] = {
         "space",
         "storage",
         "strategies",
+        "version",
     },
 }
 

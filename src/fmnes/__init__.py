@@ -29,8 +29,7 @@ from fmnes.run.reading import Run, read_run
 from fmnes.run.resume import resume
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
-
-__version__ = "0.2.0"
+from fmnes.version import __version__ as __version__
 
 __all__ = [
     "AFMNES",

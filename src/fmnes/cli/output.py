@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from fmnes.cli.next_steps import Step
-from fmnes.cli.reading import Point, Reason
+from fmnes.cli.reading import Point
 from fmnes.report.terminal import literal
 from fmnes.result import Result, StopReason
+from fmnes.run.reading import Reason
 
 #: Exit codes: 0 the run ended as asked, 1 it could not, 2 wrong input, 130 interrupted.
 _FAILED = {StopReason.NO_FEASIBLE, StopReason.LOST, StopReason.NUMERICAL, StopReason.STORAGE}
@@ -97,16 +99,22 @@ def show_in_full(console: Console, reasons: Sequence[Reason], prefix: str = "") 
         say(console, f" × {prefix}{one.reason}", bold=f"{one.count:8d}")
         which = "the start itself" if one.generation < 0 else f"generation {one.generation}"
         say(console, f"  first: {moment(one.started)}, {which}")
-        if one.parameters is not None:
-            values = [f"{name} = {number(value)}" for name, value in one.parameters.items()]
+        if one.point is not None:
+            values = [f"{name} = {number(value)}" for name, value in one.point.items()]
             more = f", and {len(values) - _MAX_PARAMETERS} more" if len(values) > _MAX_PARAMETERS else ""
             say(console, f"  at: {', '.join(values[:_MAX_PARAMETERS])}{more}")
         if one.detail:
             say(console, "  output:")
             for line in one.detail.expandtabs().splitlines():
                 say(console, f"    {line}")
-        if one.kept:
-            say(console, f"  directory: {one.kept}")
+        if one.directory:
+            say(console, f"  directory: {near(one.directory)}")
+
+
+def near(path: Path) -> str:
+    """As one would type it here."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
 
 
 def moment(seconds: float) -> str:
@@ -131,4 +139,12 @@ def as_json(result: Result, named: Callable[[Any], Point]) -> dict[str, Any]:
 
 
 def reason_as_json(one: Reason) -> dict[str, Any]:
-    return {**asdict(one), "kept": None if one.kept is None else str(one.kept)}
+    return {
+        "reason": one.reason,
+        "count": one.count,
+        "started": one.started,
+        "generation": one.generation,
+        "parameters": one.point,
+        "detail": one.detail,
+        "kept": None if one.directory is None else near(one.directory),
+    }

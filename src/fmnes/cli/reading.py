@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,18 +13,15 @@ import numpy as np
 from fmnes.arguments import is_number
 from fmnes.cli.next_steps import Ending
 from fmnes.errors import ArgumentError, FmnesError, RunError
-from fmnes.evaluation.programs.workspace import KEPT_LINE, kept_directory
 from fmnes.result import Result, StopReason
+from fmnes.run.reading import Run
 from fmnes.run.settings import command_from
 from fmnes.run.words import space_of
-from fmnes.storage.directory import KEPT, PREVIOUS, SNAPSHOT, RunDirectory, read_config
-from fmnes.storage.log import EvaluationLog
-from fmnes.storage.rows import MAX_STORED_DIMENSION, Logged
+from fmnes.storage.directory import PREVIOUS, SNAPSHOT, RunDirectory, read_config
+from fmnes.storage.rows import MAX_STORED_DIMENSION
 
 #: What data of another shape than ours raises.
 _UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
-#: The fault of a row that is no evaluation: it takes back the one before it.
-_FORGOTTEN = "forgotten"
 
 Point = dict[str, Any]
 
@@ -53,52 +50,6 @@ class Begun(NamedTuple):
         return str(self.objective["name"]) if self.objective["kind"] == "function" else None
 
 
-@dataclass(frozen=True)
-class Reason:
-    """All evaluations that failed, or were lost, for one reason."""
-
-    reason: str
-    count: int
-    started: float
-    """When the first of them began, in seconds since the epoch."""
-    generation: int
-    parameters: Point | None
-    """The first of them; None where points are too long to be kept."""
-    detail: str
-    """Its output, or its traceback."""
-    kept: Path | None
-    """Its directory, if it is still there."""
-
-
-class Shown(NamedTuple):
-    """A run in the user's names and units."""
-
-    begun: Begun
-    state: str
-    message: str | None
-    reason: StopReason | None
-    success: bool
-    running: bool
-    evaluations: int
-    """Those that have an answer, a failed one or another."""
-    failed: int
-    made_again: int
-    """Evaluations besides that a resumed run makes again, as the objective looked broken."""
-    statuses: dict[str, int]
-    failures: list[Reason]
-    lost: list[Reason]
-    fun: float | None
-    """The best value; None while there is none."""
-    best: Point | None
-    """Its point; None while there is none, or where it is not kept."""
-    note: str | None
-    """Why there is no point although there is a best value."""
-
-    def ending(self) -> Ending:
-        found, failed = self.best is not None, self.failed > 0
-        return _ending(self.begun, self.reason, self.success, found, failed, self.evaluations)
-
-
 def read_begun(run: Path) -> Begun:
     """What the run was asked to do."""
     return _begun(run, read_config(run))
@@ -121,7 +72,9 @@ def read_program(run: Path) -> Begun:
 
 def ending_of(result: Result, begun: Begun) -> Ending:
     found, failed = result.x is not None, result.n_infeasible > 0
-    return _ending(begun, result.stop_reason, result.success, found, failed, result.nfev)
+    return _ending(
+        begun, result.stop_reason, success=result.success, found=found, failed=failed, evaluations=result.nfev
+    )
 
 
 def names_of(result: Result, begun: Begun) -> Callable[[Any], Point]:
@@ -135,6 +88,7 @@ def names_of(result: Result, begun: Begun) -> Callable[[Any], Point]:
 def _ending(
     begun: Begun,
     reason: StopReason | None,
+    *,
     success: bool,
     found: bool,
     failed: bool,
@@ -160,74 +114,27 @@ def count_evaluations(run: Path) -> int:
         return directory.log.count()
 
 
-def read_run(run: Path) -> Shown:
-    """The run at this moment, also while it is running."""
-    with RunDirectory.open(run, read_only=True) as directory:
-        summary, ended, user = directory.log.summary(), directory.result, directory.in_use_by
-        begun = _begun(run, directory.config)
-        first = _firsts(run, directory.log, begun)
-    best = summary.best
-    try:
-        x = None if best is None or best.x is None else best.x.tolist()
-        point = None if x is None else begun.named(x)
-        fun = None if best is None else best.outcome.value
-        if ended and ended["x"] is not None and (fun is None or ended["fun"] <= fun):
-            # It has points that the log does not: those too long for it, and those known before the run.
-            point, fun = _whole_point(ended["x"], begun), float(ended["fun"])
-        state = f"running ({user})" if user else str(ended["stop_reason"]) if ended else "stopped"
-        message = str(ended["message"]) if ended and not user else None
-        reason = StopReason.__members__.get(state) if ended else None
-        success = bool(ended and ended.get("success") is True)
-    except _UNUSABLE as error:
-        raise RunError(f"{run}: found an unusable result or configuration ({error})") from None
-    note = None
-    if best is not None and point is None:
-        note = (
-            f"the best point is not shown: the log keeps none of more than {MAX_STORED_DIMENSION} "
-            "coordinates; it is in the result as soon as the run has ended"
-        )
-    statuses = summary.statuses
-    again = sum(one.count for fault, one in first if fault == _FORGOTTEN)
-    return Shown(
-        begun,
-        state,
-        message,
-        reason,
-        success and not user,
-        bool(user),
-        statuses.get("value", 0) + statuses.get("infeasible", 0) - again,
-        statuses.get("infeasible", 0) - again,
-        again,
-        statuses,
-        [one for fault, one in first if fault is None],
-        [one for fault, one in first if fault is not None and fault != _FORGOTTEN],
-        fun,
-        point,
-        note,
+def ending_now(run: Run, path: Path) -> Ending:
+    """How a run stands that was read from this path, as its user wrote it."""
+    result = run.result
+    return _ending(
+        read_begun(path),
+        None if result is None else result.stop_reason,
+        success=result is not None and result.success,
+        found=run.best.x is not None,
+        failed=run.failed > 0,
+        evaluations=run.answered,
     )
 
 
-def _firsts(run: Path, log: EvaluationLog, begun: Begun) -> list[tuple[str | None, Reason]]:
-    """Each reason; before it None of failed evaluations, and the fault of those that were lost."""
-    try:
-        return [
-            (row.outcome.fault if row.outcome.status == "lost" else None, _reason(run, count, row, begun))
-            for count, row in log.firsts()
-        ]
-    except RunError:
-        raise
-    except _UNUSABLE as error:
-        raise RunError(f"{run}: found an unusable configuration ({error})") from None
-
-
-def _reason(run: Path, count: int, row: Logged, begun: Begun) -> Reason:
-    kept = kept_directory(run / KEPT, row.key, row.outcome.detail)
-    lines = row.outcome.detail.splitlines()
-    if lines and lines[-1].startswith(KEPT_LINE):  # which is said by itself
-        lines.pop()
-    detail = "\n".join(lines)
-    point = None if row.x is None else begun.named(row.x.tolist())
-    return Reason(row.outcome.reason, count, row.started, row.key.generation, point, detail, kept)
+def unshown(run: Run) -> str:
+    """Why there is no best point although there is a best value; empty if there is one."""
+    if run.best.x is not None or not math.isfinite(run.best.fun):
+        return ""
+    return (
+        f"the best point is not shown: the log keeps none of more than {MAX_STORED_DIMENSION} "
+        "coordinates; it is in the result as soon as the run has ended"
+    )
 
 
 def _begun(run: Path, config: dict[str, Any]) -> Begun:
@@ -267,7 +174,3 @@ def _names(config: dict[str, Any]) -> Callable[[Sequence[float]], Point]:
         return dict(zip(words, values, strict=True))
 
     return named
-
-
-def _whole_point(x: Any, begun: Begun) -> Point:
-    return {str(name): value for name, value in x.items()} if isinstance(x, dict) else begun.named(x)

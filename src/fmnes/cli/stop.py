@@ -11,6 +11,7 @@ from rich.console import Console
 from fmnes.cli import output, places, reading
 from fmnes.cli.next_steps import Step, as_line, next_steps
 from fmnes.result import StopReason
+from fmnes.run.reading import read_run
 from fmnes.storage.asking import Answer, ask_to_stop
 
 
@@ -31,10 +32,11 @@ def stop(
         )
         output.show_steps(console, [Step("to look at it", as_line("show", run))])
         raise typer.Exit(1 if wait else 0)
-    found = reading.read_run(run)
+    found = read_run(run)
+    reason = None if found.result is None else found.result.stop_reason
     if answer is Answer.NOT_RUNNING:
         began = "not running"
     else:  # it may have come to its end in the same moment
-        began = "stopped" if found.reason in (StopReason.INTERRUPTED, None) else "ended by itself"
+        began = "stopped" if reason in (StopReason.INTERRUPTED, None) else "ended by itself"
     output.say(console, f": {found.message}" if found.message else "", bold=began)
-    output.show_steps(console, [] if found.running else next_steps(found.ending()))
+    output.show_steps(console, [] if found.running else next_steps(reading.ending_now(found, run)))

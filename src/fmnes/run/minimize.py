@@ -18,7 +18,7 @@ from fmnes.parameters import Parameter
 from fmnes.result import Result, View
 from fmnes.run.searches import StartPoint
 from fmnes.run.session import run_session
-from fmnes.run.settings import Settings, describe_objective
+from fmnes.run.settings import Settings, describe_objective, describe_search, versions
 from fmnes.run.snapshots import RunState
 from fmnes.run.warm import parameters_of, warmed
 from fmnes.run.words import words_of
@@ -171,7 +171,12 @@ def minimize(
     # Made first: whatever is wrong with the objective is said before a directory is made.
     evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
     state = RunState(opt, start=StartPoint(open=bool(evaluate_start)))
-    config: dict[str, Any] = {"settings": settings.as_json(), "objective": describe_objective(fun)}
+    config: dict[str, Any] = {
+        "settings": settings.as_json(),
+        "objective": describe_objective(fun),
+        "search": describe_search(opt),
+        "versions": versions(),
+    }
     if space is not None:
         config["parameters"] = space.as_json()
     kept_as = words_of(config, len(opt.x0)) if keep_evaluations else None

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import check_path
 from fmnes.errors import FmnesError, RunError
-from fmnes.evaluation.programs.workspace import kept_directory
+from fmnes.evaluation.programs.workspace import KEPT_LINE, kept_directory
 from fmnes.parameters import Parameter
 from fmnes.records.table import Evaluations
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.result import Best, Columns, Failure, Result, StopReason, Vector
+from fmnes.run.replay import FORGOTTEN
 from fmnes.run.snapshots import read_records
 from fmnes.run.words import space_of, words_of
 from fmnes.space import Space
@@ -37,6 +38,27 @@ from fmnes.storage.snapshot import Arrays
 _UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 
+@dataclass(frozen=True, eq=False)
+class Reason:
+    """All evaluations that failed, or were lost, for one reason."""
+
+    reason: str
+    count: int
+    lost: bool
+    made_again: bool
+    """They are no evaluations: as the objective looked broken, a resumed run makes so many again."""
+    started: float
+    """When the first of them began, in seconds since the epoch."""
+    generation: int
+    """Of the first; -1: it was the start itself."""
+    point: dict[str, Any] | None
+    """The first of them by name, in the user's units; None where points are too long to be kept."""
+    detail: str
+    """Its output, or its traceback."""
+    directory: Path | None
+    """What is left of it, if it was a program's and is still there."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A run as it was when it was read, in the user's names and units. Made by `fmnes.read_run`."""
@@ -48,6 +70,10 @@ class Run:
     """Why it has ended, with the numbers; None if it has not."""
     settings: dict[str, Any]
     """What `minimize` was asked to do, besides the search itself."""
+    search: dict[str, Any]
+    """The method, the first population size, the seed and so on; empty of older runs."""
+    versions: dict[str, str]
+    """Of fmnes, NumPy and Python when it began; empty of older runs."""
     objective: dict[str, Any]
     """The function's name, or all that is known of a Command."""
     parameters: dict[str, Parameter] | None
@@ -64,6 +90,31 @@ class Run:
     """One array per column, one entry per generation, as `Result.history`. Of a run under way it is as old as
     its last snapshot: some seconds."""
     _space: Space | None = field(default=None)
+
+    @property
+    def running(self) -> bool:
+        return self.result is None and self.state.startswith("running")
+
+    @property
+    def answered(self) -> int:
+        """Evaluations that have an answer, a failed one or another, and count."""
+        return self.summary.statuses.get("value", 0) + self.failed
+
+    @property
+    def failed(self) -> int:
+        """Those of them that failed."""
+        return self.summary.failed - self.made_again
+
+    @property
+    def made_again(self) -> int:
+        """Failed ones besides that a resumed run makes again, as the objective looked broken."""
+        return sum(reason.count for reason in self.reasons if reason.made_again)
+
+    def named(self, x: Any) -> dict[str, Any]:
+        """A point of the search, or of the result, by name and in the user's units."""
+        if isinstance(x, dict):
+            return x
+        return {} if self._space is None else self._space.named(np.asarray(x, dtype=float))
 
     def __repr__(self) -> str:
         counts = f"{self.summary.evaluations} evaluations, {self.summary.failed} failed"
@@ -96,6 +147,30 @@ class Run:
             }
         found = [replace(f, directory=self._kept(firsts.get(f.reason))) for f in ledger.failures()]
         return [_told(failure, self._space) for failure in found]
+
+    @cached_property
+    def reasons(self) -> list[Reason]:
+        """Why evaluations failed or were lost, most frequent first, each with its first evaluation. Read when
+        it is first asked for, and quick: of a million rows only these."""
+        with _log(self.path) as log:
+            return [self._reason(count, row) for count, row in log.firsts()]
+
+    def _reason(self, count: int, row: Logged) -> Reason:
+        lines = row.outcome.detail.splitlines()
+        if lines and lines[-1].startswith(KEPT_LINE):  # which is said by itself
+            lines.pop()
+        kept = kept_directory(self.path / KEPT, row.key, row.outcome.detail)
+        return Reason(
+            reason=row.outcome.reason,
+            count=count,
+            lost=row.outcome.status == "lost",
+            made_again=row.outcome.fault == FORGOTTEN.fault,
+            started=row.started,
+            generation=row.key.generation,
+            point=None if row.x is None else self.named(row.x),
+            detail="\n".join(lines),
+            directory=kept,
+        )
 
     def _kept(self, first: Logged | None) -> str | None:
         found = None if first is None else kept_directory(self.path / KEPT, first.key, first.outcome.detail)
@@ -134,6 +209,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             state=state,
             message=None if result is None else result.message,
             settings=_table(config["settings"]),
+            search=_table(config.get("search", {})),
+            versions={str(k): str(v) for k, v in _table(config.get("versions", {})).items()},
             objective=_objective(config["objective"]),
             parameters=parameters,
             names=() if space is None else space.names,

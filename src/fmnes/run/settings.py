@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,9 +13,11 @@ from fmnes.arguments import check_count, check_flag, check_number, is_number
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
 from fmnes.run.restarts import ORIGINS, check_restarts
+from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
 from fmnes.storage.directory import KEPT
 from fmnes.strategies.checks import check_choice
+from fmnes.version import __version__
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,22 @@ def describe_objective(fun: Any) -> dict[str, Any]:
     module = getattr(fun, "__module__", None)
     name = getattr(fun, "__qualname__", None) or type(fun).__qualname__
     return {"kind": "function", "module": module, "name": name}
+
+
+def describe_search(opt: Optimizer) -> dict[str, Any]:
+    """What the run directory tells of the search; a resume takes it from the snapshot instead."""
+    return {
+        "method": opt.strategy.name,
+        "population_size": opt.population_size,
+        "seed": None if opt.seed is None else str(opt.seed),  # more digits than JSON's readers keep
+        "xtol": opt.xtol,
+        "ftol": opt.ftol,
+    }
+
+
+def versions() -> dict[str, str]:
+    """What a run is made with."""
+    return {"fmnes": __version__, "numpy": np.__version__, "python": platform.python_version()}
 
 
 def command_from(remembered: dict[str, Any]) -> Command:
