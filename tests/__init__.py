@@ -1,1 +1,1 @@
-"""A package, so that a `tests` of somebody else's in the environment (ioh installs one) is not taken for it."""
+"""A package: a `tests` of somebody else's in the environment (ioh installs one) is not to be taken for it."""

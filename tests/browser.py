@@ -294,7 +294,11 @@ CONTRASTS = r"""
     }
     const style = chain[chain.length - 1];
     const colour = rgba(element instanceof SVGElement ? style.fill : style.color);
-    const front = over(colour, back, colour[3] * opacity);
+    let front = over(colour, back, colour[3] * opacity);
+    for (const style of chain) {  // a picture shown in the dark as its negative; turned hues are as light
+      const [, share] = style.filter.match(/invert\(([\d.]+)\)/) || [];
+      if (share) [front, back] = [front, back].map((c) => c.map((v) => share * (255 - v) + (1 - share) * v));
+    }
     const [low, high] = [luminance(front), luminance(back)].sort((a, b) => a - b);
     const named = (c) => "rgb(" + c.map(Math.round).join(" ") + ")";
     rows.push([text.slice(0, 60), named(front), named(back), (high + 0.05) / (low + 0.05)]);

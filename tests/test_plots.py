@@ -102,7 +102,7 @@ def test_distribution_has_the_step_size_and_both_axes(result) -> None:
     lines = {line.get_label(): line.get_ydata() for line in axes.lines}
     history = result.history
     assert axes.get_yscale() == "log"
-    assert np.array_equal(lines["step size σ"], history["sigma"])
+    assert np.array_equal(lines["step size"], history["sigma"])
     assert np.allclose(lines["longest axis"], history["sigma"] * history["longest_axis"])
     assert np.allclose(lines["shortest axis"], history["sigma"] * history["shortest_axis"])
 
@@ -271,7 +271,7 @@ def test_restarts_break_the_lines() -> None:
     for plot in (plots.convergence, plots.distribution, plots.parameters):
         figure = plot(result)
         assert "a restart or second look" in words(figure)
-    sigma = next(line for line in plots.distribution(result).axes[0].lines if "σ" in line.get_label())
+    sigma = next(line for line in plots.distribution(result).axes[0].lines if line.get_label() == "step size")
     assert np.isnan(sigma.get_ydata()).sum() == 2
 
 

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import bench, export, output, problems, runs, show, stop
+from fmnes.cli import bench, export, output, problems, report, runs, show, stop, watch
 from fmnes.cli.methods import Method
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
@@ -89,5 +89,7 @@ app.command()(runs.resume)
 app.command()(stop.stop)
 app.command()(show.show)
 app.command()(export.export)
+app.command()(report.report)
+app.command()(watch.watch)
 app.command()(reproduce)
 app.add_typer(bench.app, name="bench")

@@ -106,11 +106,15 @@ def where_a_run_is(
 
 def when_broken(run: Path, problem: Path | None) -> list[Step]:
     """What to do where the program looks broken."""
-    steps = [Step("when the program is mended", as_line("resume", run))]
+    steps = [Step("when the program is mended", as_line("resume", run)), as_page(run)]
     if problem is not None:
         steps.insert(0, Step("to see one evaluation by itself", as_line("try", problem)))
         steps.append(Step("when the problem file is", anew(run, problem)))
     return steps
+
+
+def as_page(run: Path) -> Step:
+    return Step("as a page with pictures", as_line("report", run))
 
 
 def anew(run: Path, problem: Path, *options: str) -> str:

@@ -15,12 +15,14 @@ import fmnes
 from fmnes.arguments import check_number, check_path
 from fmnes.cli import output, places, reading
 from fmnes.cli.methods import Method, check_method
-from fmnes.cli.next_steps import anew, as_line, as_lines, next_steps, when_broken
+from fmnes.cli.next_steps import anew, as_line, as_lines, as_page, next_steps, when_broken
 from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
 from fmnes.cli.taken import changed, taken
+from fmnes.cli.watch import open_watch
 from fmnes.errors import ArgumentError, FmnesError, ObjectiveError
+from fmnes.plots.drawing import need_matplotlib
 from fmnes.report.live import LiveDisplay
-from fmnes.result import Result
+from fmnes.result import Result, View
 from fmnes.storage.aside import move_aside
 from fmnes.storage.directory import RunExists
 
@@ -43,6 +45,7 @@ MaxSeconds = Annotated[float | None, typer.Option(help="Seconds in all.")]
 Workers = Annotated[int | None, typer.Option(help="Programs at a time.")]
 Timeout = Annotated[float | None, typer.Option(help="Seconds before a program is killed.")]
 Retries = Annotated[int | None, typer.Option(help="Further tries of a lost evaluation.")]
+Open = Annotated[bool, typer.Option("--open", help="Watch it in the browser, as `fmnes watch` does.")]
 Target = Annotated[float | None, typer.Option(help="Stop at a value as low as this.")]
 
 
@@ -83,6 +86,7 @@ def minimize(
         typer.Option(metavar="N|bipop", help="Further searches, each with twice the population; or bipop."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same run.")] = None,
+    open_it: Open = False,
     as_json: Json = False,
 ) -> None:
     """Minimise what an external program prints; every evaluation is kept, and `fmnes resume` goes on."""
@@ -121,7 +125,7 @@ def minimize(
         return begin(**more)
 
     file = Path(words[0]) if words[0].endswith(".toml") else None
-    _run(run, kept, LiveDisplay(options.get("max_evaluations")), as_json, file)
+    _run(run, kept, LiveDisplay(options.get("max_evaluations")), as_json, open_it, file)
 
 
 def resume(
@@ -132,6 +136,7 @@ def resume(
     workers: Workers = None,
     timeout: Timeout = None,
     retries: Retries = None,
+    open_it: Open = False,
     as_json: Json = False,
 ) -> None:
     """Go on with a run: after a crash, Ctrl-C, or with a larger budget."""
@@ -143,7 +148,7 @@ def resume(
     options: Any = {name: value for name, value in flags.items() if value is not None}
     budget = max_evaluations or begun.max_evaluations
     display = LiveDisplay(budget, made_before=reading.count_evaluations(run))
-    _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json, begun.problem)
+    _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json, open_it, begun.problem)
 
 
 def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
@@ -165,12 +170,19 @@ def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
 
 
 def _run(
-    run: Callable[..., Result], kept: Path, display: LiveDisplay, as_json: bool, problem: Path | None
+    run: Callable[..., Result],
+    kept: Path,
+    display: LiveDisplay,
+    as_json: bool,
+    open_it: bool,
+    problem: Path | None,
 ) -> None:
     """Run with a live display, then show the result; the exit code says how it ended."""
+    if open_it:
+        need_matplotlib()
     with display:
         try:
-            result = run(callback=display.update)
+            result = run(callback=_opening(kept, display.update) if open_it else display.update)
         except ObjectiveError as error:
             raise ObjectiveError(f"{error}\n{as_lines(when_broken(kept, problem))}") from None
         display.end(result)
@@ -183,8 +195,20 @@ def _run(
         output.show_point(console, None if result.x is None else named(result.x), result.fun)
         output.show_ending(console, result)
         output.say(console, f"kept in {kept}; to see it again:  {as_line('show', kept)}")
-        output.show_steps(console, next_steps(reading.ending_of(result, begun)))
+        output.show_steps(console, [as_page(kept), *next_steps(reading.ending_of(result, begun))])
     raise typer.Exit(output.exit_code(result))
+
+
+def _opening(kept: Path, update: Callable[[View], Any]) -> Callable[[View], Any]:
+    """The page is opened at the first update: by then there is a run, and it is this one's."""
+    opened: list[Any] = []
+
+    def update_and_open(view: View) -> Any:
+        if not opened:
+            opened.append(open_watch(kept))
+        return update(view)
+
+    return update_and_open
 
 
 def _say_changes(begun: reading.Begun) -> None:

@@ -85,7 +85,7 @@ def distribution(run: Source) -> Figure:
     few = {"marker": "o", "markersize": 3} if len(rows) <= 30 else {}
     axes.fill_between(x, shortest, longest, color=drawing.SKY, alpha=0.25, linewidth=0)
     axes.plot(x, longest, color=drawing.BLUE, linestyle="--", label="longest axis", **few)
-    axes.plot(x, middle, color=drawing.BLACK, linewidth=1.8, label="step size σ", **few)
+    axes.plot(x, middle, color=drawing.BLACK, linewidth=1.8, label="step size", **few)
     axes.plot(x, shortest, color=drawing.GREEN, linestyle=":", linewidth=1.8, label="shortest axis", **few)
     restarts(axes, history["evaluations"][:-1][np.diff(history["restart"]) > 0] + 0.5)
     drawing.log_scale(axes, "y")
@@ -93,7 +93,7 @@ def distribution(run: Source) -> Figure:
     axes.set_xlabel("evaluations")
     axes.set_ylabel("standard deviation, log scale")
     ratio = history["longest_axis"][-1] / history["shortest_axis"][-1]
-    ending = f"σ {drawing.number(sigma[-1])} at the end, axes 1 : {drawing.number(ratio)}"
+    ending = f"step size {drawing.number(sigma[-1])} at the end, axes 1 : {drawing.number(ratio)}"
     drawing.title(axes, f"{ending}, in the search's numbers")
     drawing.legend(figure, axes)
     return figure

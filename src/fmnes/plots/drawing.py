@@ -32,7 +32,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
     "#d55e00",
     "#cc79a7",
 )
-GREY = "#777777"
+GREY = "#6f6f6f"
 #: What failed; it has a marker of its own as well.
 FAILED = RED
 #: More marks than this are one picture inside of an SVG: 10^5 of them would be 10 MB.
@@ -56,6 +56,11 @@ def _matplotlib() -> Any:
             raise
         raise MissingExtra("fmnes.plots", "plot") from None
     return matplotlib
+
+
+def need_matplotlib() -> None:
+    """Raises MissingExtra, with the line that installs it, where it is not."""
+    _matplotlib()
 
 
 def blank(width: float, height: float) -> Figure:

@@ -1,0 +1,92 @@
+"""`fmnes watch`: the page of a run, alive in a browser."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from fmnes.cli import output, places
+from fmnes.errors import FmnesError
+from fmnes.plots.drawing import need_matplotlib
+from fmnes.storage.directory import LOCK
+from fmnes.storage.lock import holder
+
+if TYPE_CHECKING:
+    from fmnes.cli.page.server import Server
+
+#: Seconds after which a page that belongs to one run is closed when the run is over and nobody looks at it.
+LEFT_SECONDS = 60
+
+
+def watch(
+    run: Annotated[Path, typer.Argument(help="The run directory; it may not be there yet.")],
+    port: Annotated[
+        int, typer.Option(help="The port, or the next one that is free.", min=1, max=65535)
+    ] = 8790,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    until_left: Annotated[
+        float | None, typer.Option(hidden=True, help="End when the run has, and nobody looked so long.")
+    ] = None,
+) -> None:
+    """Show a run as a live page, with a button to stop it; Ctrl-C ends the page, not the run."""
+    if os.path.lexists(run):
+        places.check_run(run)
+    need_matplotlib()
+    from fmnes.cli.page.server import serve_at
+
+    if hasattr(os, "nice"):
+        os.nice(19)  # the run goes first
+    try:
+        server = serve_at(run, port)
+    except OSError as error:
+        raise FmnesError(f"port: found none from {port} that is free ({error}); wanted one: --port") from None
+    console = Console()
+    output.say(console, f"{run} is shown at {server.address}")
+    output.say(console, "Ctrl-C ends the page, not the run")
+    with server, contextlib.ExitStack() as around:
+        if open_it and not webbrowser.open(around.enter_context(_hidden(server.address))):
+            output.say(Console(stderr=True), "found no browser to open it")
+        if until_left is not None:
+            threading.Thread(target=_end_when_left, args=(server, run, until_left), daemon=True).start()
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever(poll_interval=0.2)
+
+
+@contextlib.contextmanager
+def _hidden(address: str) -> Iterator[str]:
+    """The address of a file that only this user can read and that leads on: a browser's arguments can be
+    seen by everybody on this machine, and the token is among them."""
+    with tempfile.TemporaryDirectory(prefix="fmnes-watch-") as folder:
+        path = Path(folder) / "open.html"
+        path.write_text(f"<!doctype html><meta http-equiv='refresh' content='0; url={address}'>")
+        yield path.as_uri()
+
+
+def _end_when_left(server: Server, run: Path, seconds: float) -> None:
+    while holder(run / LOCK) is not None or time.monotonic() - server.asked < seconds:
+        time.sleep(0.5)
+    server.shutdown()
+
+
+def open_watch(run: Path) -> subprocess.Popen[bytes]:
+    """Watch it in a browser, in a process of its own: it costs the run little, and stays after it."""
+    options = ["--open", "--until-left", str(LEFT_SECONDS)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "fmnes", "watch", *options, "--", os.path.abspath(run)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
