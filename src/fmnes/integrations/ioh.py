@@ -138,5 +138,5 @@ def _somewhere(bounds: Bounds, rng: np.random.Generator, whole: bool) -> Vector 
     """A start anywhere inside; None where a bound is missing: then the user has to say it."""
     if not (np.isfinite(bounds.lower) & np.isfinite(bounds.upper)).all():
         return None
-    x = rng.uniform(bounds.lower, bounds.upper)
+    x: Vector = rng.uniform(bounds.lower, bounds.upper)
     return np.round(x) if whole else x
