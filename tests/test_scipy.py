@@ -239,22 +239,18 @@ def test_a_function_that_returns_its_gradient_too_is_taken() -> None:
 
 def test_a_point_that_is_tried_again_is_not_given_another_ones_value() -> None:
     """SciPy's own wrapper of a function with its gradient answers with the value of the call before."""
-    lost: list[bytes] = []
+    lost: list[np.ndarray] = []
 
     def fun(x: np.ndarray) -> Any:
-        if len(lost) < 3 and x.tobytes() not in lost and x[0] < 1.2:
-            lost.append(x.tobytes())
+        if len(lost) < 2 and (not lost or (x == lost[0]).all()) and x[0] < 1.2:  # one point, twice
+            lost.append(x)
             raise library.Lost("licence")
         return sphere(x), 2 * (x - 0.3)
 
     with pytest.warns(RuntimeWarning, match="gradient"):
-        res = run(fun, jac=True, options={"maxfev": 40, "keep_evaluations": True})
-    assert len(lost) == 3
-    table = res.evaluations
-    values = np.array(table["value"])
-    kept = np.isfinite(values)
-    points = np.column_stack([np.array(table["x0"]), np.array(table["x1"])])
-    assert [sphere(x) for x in points[kept]] == pytest.approx(values[kept].tolist())
+        res = run(fun, jac=True, options={"maxfev": 40})
+    assert len(lost) == 2 and same(res, run(options={"maxfev": 40}))
+    assert res.fun == sphere(res.x)
 
 
 INSIDE = [
