@@ -43,7 +43,7 @@ def contain(bounds: Bounds, x: NDArray[np.float64]) -> NDArray[np.bool_]:
     return np.asarray(((x >= bounds.lower) & (x <= bounds.upper) & np.isfinite(x)).all(axis=1))
 
 
-def read_bounds(bounds: Any, d: int | None) -> Bounds | None:
+def read_bounds(bounds: Any, d: int | None, *, may_be_equal: bool = False) -> Bounds | None:
     """Two vectors of d floats; None if there are no bounds. d is None where only the bounds say it."""
     if bounds is None:
         return None
@@ -67,7 +67,8 @@ def read_bounds(bounds: Any, d: int | None) -> Bounds | None:
                 f"{sizes[0]} coordinates"
             )
     lower, upper = (np.broadcast_to(side, (sizes[0],)).astype(float) for side in sides.values())
-    _check_order(lower, upper, _meant(bounds) if isinstance(bounds, (list, tuple)) else "")
+    hint = _meant(bounds) if isinstance(bounds, (list, tuple)) else ""
+    _check_order(lower, upper, hint, may_be_equal)
     for side in (lower, upper):
         side.setflags(write=False)  # they are handed out
     return Bounds(lower, upper)
@@ -78,8 +79,8 @@ def _sides(bounds: Any, d: int | None) -> tuple[Any, Any]:
     if isinstance(bounds, Bounds):
         return bounds.lower, bounds.upper
     try:
-        if hasattr(bounds, "lb") and hasattr(bounds, "ub"):  # SciPy's
-            return bounds.lb, bounds.ub
+        if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
+            return _scipys_sides(bounds.lb, bounds.ub, d)
         if isinstance(bounds, (str, bytes, Mapping, Set)):
             raise TypeError
         plain = isinstance(bounds, np.ndarray) and bounds.shape[1:] == (2,) and bounds.dtype.kind in "fiu"
@@ -115,6 +116,13 @@ def _sides(bounds: Any, d: int | None) -> tuple[Any, Any]:
     return [low for low, _ in sides], [high for _, high in sides]
 
 
+def _scipys_sides(lower: Any, upper: Any, d: int | None) -> tuple[Any, Any]:
+    """SciPy makes an array of one number, which stands for all coordinates where there are more."""
+    if max(np.size(lower), np.size(upper), d or 1) > 1:
+        lower, upper = (side[0] if np.shape(side) == (1,) else side for side in (lower, upper))
+    return lower, upper
+
+
 def _meant(items: Any) -> str:
     """A word to those who may have written all lower and all upper ones."""
     two = len(items) == 2 and not all(map(_is_scalar, items))
@@ -148,8 +156,8 @@ def _numbers(name: str, side: Any, none: float) -> NDArray[np.float64]:
     return array
 
 
-def _check_order(lower: Vector, upper: Vector, hint: str) -> None:
-    wrong = np.flatnonzero(lower >= upper)
+def _check_order(lower: Vector, upper: Vector, hint: str, may_be_equal: bool) -> None:
+    wrong = np.flatnonzero(lower > upper if may_be_equal else lower >= upper)
     if wrong.size:
         i = int(wrong[0])
         how = "equal" if lower[i] == upper[i] else "crossed"

@@ -1,0 +1,191 @@
+"""The two calls: a method of `scipy.optimize.minimize`, and a neighbour of `differential_evolution`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import OptimizeResult, OptimizeWarning
+
+from fmnes.arguments import check_flag, check_number, check_x0
+from fmnes.bounds import Bounds, check_inside, start_from
+from fmnes.errors import ArgumentError
+from fmnes.integrations.scipy.constraints import read_constraints
+from fmnes.integrations.scipy.objective import Free, make_objective, without_gradient
+from fmnes.integrations.scipy.options import even_size, first_steps, read_box, read_options, warn
+from fmnes.integrations.scipy.results import Watcher, optimize_result
+from fmnes.result import StopReason, Vector
+from fmnes.run.minimize import minimize
+
+#: Options of differential_evolution that mean nothing here, and the values of them that ask for nothing.
+_OF_ANOTHER_METHOD: dict[str, tuple[Any, ...]] = {
+    "strategy": (),
+    "mutation": (),
+    "recombination": (),
+    "init": (),
+    "polish": (False, None),
+    "atol": (0,),
+    "updating": ("immediate", "deferred"),
+}
+
+
+def fmnes(
+    fun: Callable[..., Any],
+    x0: ArrayLike,
+    args: Any = (),
+    *,
+    jac: Any = None,
+    hess: Any = None,
+    hessp: Any = None,
+    bounds: Any = None,
+    constraints: Any = (),
+    callback: Callable[..., Any] | None = None,
+    tol: float | None = None,
+    maxiter: int | None = None,
+    sigma0: ArrayLike | None = None,
+    **options: Any,
+) -> OptimizeResult:
+    """A method of `scipy.optimize.minimize` for functions whose evaluation may fail.
+
+        scipy.optimize.minimize(fun, x0, method=fmnes, options={"sigma0": 0.5})
+
+    Where `fun` returns NaN, ±inf or None, or raises, the evaluation has failed: its point is ranked last and
+    the search goes on. No derivatives are used. Of what `minimize` hands over:
+
+    bounds: in all of SciPy's forms; a start outside is moved inside, with a warning.
+    constraints: inequalities; where one is violated, fun is not called and the point has failed. An equality
+        is refused.
+    callback: callback(xk) or callback(intermediate_result=...); StopIteration ends the search.
+    tol: of the steps (xtol) and of the values (ftol).
+
+    Options, beside all of `fmnes.minimize`'s (method, population_size, target, timeout, run_dir, ...):
+        sigma0: how far to look at first, about the distance to the optimum. By default a quarter of the
+            width between two bounds; else half of |x0|, and 1 where x0 is 0.
+        maxfev, maxiter: at most so many evaluations, and generations of them.
+        rng (or seed): an int, a Generator or a RandomState.
+        workers: so many processes (-1: one per core), or a map-like callable.
+        vectorized: fun takes points of shape (N, S) and returns (S,), as in `differential_evolution`.
+        disp: show a progress line.
+
+    The result is an OptimizeResult with these besides SciPy's own: nfail (evaluations that failed), failures
+    (why), x_mean, stop_reason, seed, sigma0, history. Where no evaluation succeeded, x is the start, fun is
+    inf and success False.
+    """
+    for given, name in ((jac, "gradient information (jac)"), (hess, "Hessian information (hess)")):
+        if given is not None and given is not False:
+            warn(f"Method fmnes does not use {name}.", RuntimeWarning)
+    if hessp is not None:
+        warn("Method fmnes does not use Hessian-vector product information (hessp).", RuntimeWarning)
+    known, unknown = read_options(options)
+    if unknown:
+        listed = ", ".join(f"{name}{meant}" for name, meant in unknown.items())
+        warn(f"Unknown solver options: {listed}", OptimizeWarning)
+    if tol is not None:
+        tol = check_number("tol", tol, above=-1e-300) or None  # 0 is off
+        known = {"xtol": tol, "ftol": tol} | known
+    x = check_x0(x0)
+    box = read_box(bounds, len(x))
+    if box is not None and (inside := np.clip(x, box.lower, box.upper)).tolist() != x.tolist():
+        warn("Initial guess is not within the specified bounds; it is moved inside.", OptimizeWarning)
+        x = inside
+    fun = without_gradient(fun, jac)
+    free = Free.of(x, box)
+    result = _search(fun, args, constraints, box, free, Watcher(callback, maxiter, free), sigma0, known)
+    if result.stop_reason is StopReason.INTERRUPTED and known.get("run_dir") is None:
+        # As in all of SciPy's methods: Ctrl-C ends the basinhopping around it, too.
+        raise KeyboardInterrupt
+    return result
+
+
+def evolution_strategy(
+    func: Callable[..., Any],
+    bounds: Any,
+    args: Any = (),
+    *,
+    maxiter: int | None = None,
+    popsize: float | None = None,
+    tol: float | None = None,
+    callback: Callable[..., Any] | None = None,
+    constraints: Any = (),
+    x0: ArrayLike | None = None,
+    sigma0: ArrayLike | None = None,
+    **options: Any,
+) -> OptimizeResult:
+    """What to write in the place of `scipy.optimize.differential_evolution` where evaluations may fail.
+
+        evolution_strategy(func, [(0, 10), (-1, 1)], workers=-1, rng=1)
+
+    Args:
+        func: func(x, *args) -> number. NaN, ±inf, None or an exception: the evaluation has failed. With
+            vectorized=True it takes (N, S) and returns (S,).
+        bounds: pairs, or SciPy's Bounds. Where the two are equal, that coordinate is fixed.
+        args: further arguments of func.
+        maxiter: at most so many generations; by default the search ends when it has converged.
+        popsize: points of a generation, in multiples of the number of coordinates. By default a generation
+            has fewer points than one of differential_evolution: population_size says how many.
+        tol: of the values (ftol).
+        callback: callback(intermediate_result=...) or callback(xk, convergence), whose second is NaN; what is
+            true, or StopIteration, ends the search.
+        constraints: inequalities; where one is violated, func is not called and the point has failed.
+        x0: where to start; by default the centre of the bounds.
+        sigma0: how far to look at first; by default a quarter of the width between the bounds.
+        options: those of differential_evolution that mean something here (rng or seed, workers, vectorized,
+            integrality, disp; of the others a warning says that they do not), maxfev, and all of
+            `fmnes.minimize` (method, restarts, target, timeout, run_dir, ...).
+
+    Returns the OptimizeResult that `fmnes` of this module returns.
+    """
+    for name, harmless in _OF_ANOTHER_METHOD.items():
+        if name in options and not _is_one_of(options.pop(name), harmless):
+            warn(
+                f"evolution_strategy: {name} is differential_evolution's own, and is ignored", OptimizeWarning
+            )
+    known, unknown = read_options(options)
+    for name, meant in unknown.items():
+        raise ArgumentError(f"evolution_strategy: found the option {name!r}, which is unknown{meant}")
+    if tol is not None:
+        known = {"ftol": check_number("tol", tol, above=-1e-300) or None} | known
+    given = None if x0 is None else check_x0(x0)
+    box = read_box(bounds, None if given is None else len(given))
+    x, _ = start_from(box, given, 1.0)
+    if box is not None:
+        check_inside(x, box)
+    free = Free.of(x, box)
+    if popsize is not None:
+        if known.get("population_size") is not None:
+            raise ArgumentError("popsize: found together with population_size; wanted one of them")
+        known["population_size"] = even_size(popsize, int(free.mask.sum()))
+    watcher = Watcher(callback, maxiter, free, with_convergence=True)
+    return _search(func, args, constraints, box, free, watcher, sigma0, known)
+
+
+def _search(
+    fun: Any,
+    args: Any,
+    constraints: Any,
+    box: Bounds | None,
+    free: Free,
+    watcher: Watcher,
+    sigma0: ArrayLike | None,
+    options: dict[str, Any],
+) -> OptimizeResult:
+    """Of the free coordinates only: what is fixed is nobody's to search for."""
+    vectorized = options.get("vectorized", False)
+    check_flag("vectorized", vectorized)
+    steps: Vector | ArrayLike = first_steps(free.x, box) if sigma0 is None else sigma0
+    options = options | {"integers": free.part(options.get("integers"))}
+    result = minimize(
+        make_objective(fun, args, read_constraints(constraints), free, bool(vectorized)),
+        free.x[free.mask],
+        free.part(steps),
+        bounds=None if box is None else Bounds(box.lower[free.mask], box.upper[free.mask]),
+        callback=watcher,
+        **options,
+    )
+    return optimize_result(result, watcher, free)
+
+
+def _is_one_of(found: Any, values: tuple[Any, ...]) -> bool:
+    return any(type(found) in (type(value), int, float) and found == value for value in values)
