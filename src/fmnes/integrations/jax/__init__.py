@@ -35,7 +35,7 @@ except ImportError as error:
     raise MissingExtra("fmnes.integrations.jax", "jax") from error
 
 from fmnes.integrations.jax import arguments
-from fmnes.integrations.jax.devices import choose_devices, laid_out, on_devices, rows, split_of
+from fmnes.integrations.jax.devices import choose_devices, laid_out, on_devices, rows, settle, split_of
 from fmnes.integrations.jax.draws import normal
 from fmnes.integrations.jax.loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
 from fmnes.integrations.jax.stopping import REASONS, Limits
@@ -105,7 +105,8 @@ def init(
     z0 = laid_out(jax.random.normal, split)(key, x0.shape, x0.dtype)
     with EXACT():
         search = strategy.init(x0, sigma0, z0, jax_backend())
-    return State(strongly_typed(search), strategy, lam, split)
+    search = strongly_typed(search)
+    return State(search if split is None else settle(search, split), strategy, lam, split)
 
 
 def ask(key: Array, state: State, population_size: int | None = None) -> tuple[Array, Array]:

@@ -170,6 +170,16 @@ def hold(tree: Any, split: NamedSharding) -> Any:
     return jax.tree.map(held, tree)
 
 
+def settle(tree: Any, split: NamedSharding) -> Any:
+    """The same outside of a compiled program, and numbers on each device: where `tell` will leave them."""
+    return jax.tree.map(
+        lambda leaf: jax.device_put(
+            leaf, rows(split, leaf.ndim) if leaf.ndim else NamedSharding(split.mesh, PartitionSpec())
+        ),
+        tree,
+    )
+
+
 def rows(split: NamedSharding, ndim: int = 2) -> NamedSharding:
     """How an array (..., d) lies where a vector (d,) lies as `split` says."""
     return NamedSharding(split.mesh, PartitionSpec(*(None,) * (ndim - 1), *split.spec))
