@@ -18,12 +18,13 @@ ROOT = Path(__file__).parents[2]
 def test_the_code_on_the_page_runs() -> None:
     page = (ROOT / "docs" / "jax.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 5
+    assert len(blocks) == 7
     names: dict[str, Any] = {}
     for block in blocks:
         exec(compile(block, "docs/jax.md", "exec"), names)
     assert float(names["state"].sigma) < 0.01
     assert int(names["result"].nfev.min()) > 0
+    assert names["split"].mean.sharding.num_devices == len(names["jax"].devices())
 
 
 def test_the_example_runs() -> None:

@@ -19,10 +19,10 @@ COMPARE_ALL = 512
 
 
 def make(axis: str | None, decompositions: str | None) -> Backend:
-    return _make(axis, decompositions or ("library" if _platform() == "cpu" else "rotations"))
+    return _make(axis, decompositions or ("library" if platform() == "cpu" else "rotations"))
 
 
-def _platform() -> str:
+def platform() -> str:
     """Where new arrays go: a machine with a GPU may have been told to compute on its CPU."""
     device: Any = jax.config.jax_default_device
     return str(getattr(device, "platform", device) or jax.default_backend())

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from fmnes.arguments import check_number, check_population_size
@@ -34,6 +35,7 @@ except ImportError as error:
     raise MissingExtra("fmnes.integrations.jax", "jax") from error
 
 from fmnes.integrations.jax import arguments
+from fmnes.integrations.jax.devices import choose_devices, laid_out, on_devices, rows, settle, split_of
 from fmnes.integrations.jax.draws import normal
 from fmnes.integrations.jax.loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
 from fmnes.integrations.jax.stopping import REASONS, Limits
@@ -48,6 +50,8 @@ class State:
     method: Strategy
     """Settings, static."""
     population_size: int
+    split: Any = None
+    """How vectors (d,) are split over devices, where x0 was: a `NamedSharding`."""
 
     @property
     def mean(self) -> Array:
@@ -59,7 +63,9 @@ class State:
         return self.search.sigma
 
 
-jax.tree_util.register_dataclass(State, data_fields=["search"], meta_fields=["method", "population_size"])
+jax.tree_util.register_dataclass(
+    State, data_fields=["search"], meta_fields=["method", "population_size", "split"]
+)
 
 
 class Runs(NamedTuple):
@@ -94,10 +100,13 @@ def init(
     x0, sigma0 = arguments.check_start(x0, sigma0)
     arguments.check_key(key)
     lam = _population_size(strategy, population_size, x0.shape[0])
-    z0 = jax.random.normal(key, x0.shape, x0.dtype)
+    if split := split_of(x0):
+        x0 = jax.device_put(x0, split)
+    z0 = laid_out(jax.random.normal, split)(key, x0.shape, x0.dtype)
     with EXACT():
         search = strategy.init(x0, sigma0, z0, jax_backend())
-    return State(strongly_typed(search), strategy, lam)
+    search = strongly_typed(search)
+    return State(search if split is None else settle(search, split), strategy, lam, split)
 
 
 def ask(key: Array, state: State, population_size: int | None = None) -> tuple[Array, Array]:
@@ -108,7 +117,10 @@ def ask(key: Array, state: State, population_size: int | None = None) -> tuple[A
     asked = state.population_size if population_size is None else population_size
     lam = check_population_size(asked, state.mean.shape[0], state.method.mirrored)
     draws = lam // 2 if state.method.mirrored else lam
-    z = normal(key, (draws, state.mean.shape[0]), state.mean.dtype)
+    draw = normal
+    if state.split is not None:
+        draw = laid_out(partial(normal, split=state.split), rows(state.split))
+    z = draw(key, (draws, state.mean.shape[0]), state.mean.dtype)
     with EXACT():
         return state.method.sample(state.search, z, jax_backend()), z
 
@@ -160,6 +172,7 @@ def run(
     ftol: float | None = 1e-12,
     vary: Mapping[str, Any] | None = None,
     draws_at_once: int | None = None,
+    devices: Any = None,
 ) -> Runs:
     """Minimise `fun` in one compiled loop; with `batch`, that many runs together.
 
@@ -180,6 +193,9 @@ def run(
         vary: numeric settings of the method that differ between runs, such as
             {"ridge_threshold": jnp.linspace(1.1, 1.5, batch)}.
         draws_at_once: evaluate the points of so many draws at a time, for points that do not fit in memory.
+        devices: how many, or which, such as `jax.devices()[:2]`. With `batch` they share the runs, and None
+            means all that this process has; else they share the coordinates of one run of "cr-fm-nes", and
+            None means the one where x0 lies, or those that x0 is split over.
     """
     strategy = _strategy(method)
     batch = check_number("batch", batch, above=0, whole=True)
@@ -202,11 +218,16 @@ def run(
         lockstep=batch is not None,
         draws_at_once=draws_at_once,
         most=most,
+        devices=choose_devices(devices, x0, key, strategy, batch),
     )
     loop = compiled(plan, d, str(x0.dtype))
     if batch is not None:
         key = jax.random.split(key, batch)
-    mean, progress = loop(Inputs(key, x0, sigma0, targets, settings), limits)
+    inputs = Inputs(key, x0, sigma0, targets, settings)
+    if plan.devices:
+        mean, progress = on_devices(loop, inputs, limits, plan.devices, batch)
+    else:
+        mean, progress = loop(inputs, limits)
     return Runs(
         x=progress.x,
         fun=progress.fun,

@@ -19,8 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import NamedSharding
 
 from fmnes.backends import Array
+from fmnes.integrations.jax.devices import hold
 
 #: Multiplier of a round, and what is added to the key after it.
 _MULTIPLIER = 0xD256D193
@@ -30,21 +32,45 @@ _ROUNDS = 10
 _MOST_PAIRS = 2**32
 
 
-def normal(key: Array, shape: tuple[int, int], dtype: Any) -> Array:
+def normal(key: Array, shape: tuple[int, int], dtype: Any, split: NamedSharding | None = None) -> Array:
     """Independent N(0, 1) numbers. Other dtypes, other generators and odd sizes are left to JAX.
 
     They are drawn once and kept: left to itself the compiler draws anew for each of the sums that read them.
+    split: how a row lies on several devices; each draws its own columns, the same numbers as one would.
     """
     words = jax.random.key_data(key)
     pairs = math.prod(shape) // 2
     if dtype != jnp.float32 or words.shape != (2,) or math.prod(shape) % 2 or pairs > _MOST_PAIRS:
-        return lax.optimization_barrier(jax.random.normal(key, shape, dtype))
+        z = jax.random.normal(key, shape, dtype)
+        return lax.optimization_barrier(z if split is None else hold(z, split))
     with _64_bits():
-        index = lax.iota(jnp.uint32, pairs)
-        first, second = box_muller(*philox(words[0], index, jnp.broadcast_to(words[1], index.shape)))
+        if split is not None and shape[1] % (2 * split.num_devices):
+            return lax.optimization_barrier(_one_by_one(words, shape, split))
+        index = lax.iota(jnp.uint32, pairs) if split is None else _rows_of_pairs(shape, split)
+        first, second = _two(words, index)
         low, high = (lax.bitcast_convert_type(z, jnp.uint32).astype(jnp.uint64) for z in (first, second))
         both = lax.optimization_barrier(low | (high << np.uint64(32)))
         return lax.bitcast_convert_type(both, jnp.float32).reshape(shape)
+
+
+def _two(words: Array, index: Array) -> tuple[Array, Array]:
+    """The two numbers of each pair. index: the pair's place among all pairs, row by row."""
+    return box_muller(*philox(words[0], index, jnp.broadcast_to(words[1], index.shape)))
+
+
+def _rows_of_pairs(shape: tuple[int, int], split: NamedSharding) -> Array:
+    """The places as rows (n, d/2): as one row, `iota`, they could not be split along d."""
+    n, half = shape[0], shape[1] // 2
+    row, column = (lax.broadcasted_iota(jnp.uint32, (n, half), axis) for axis in (0, 1))
+    return hold(row * np.uint32(half) + column, split)
+
+
+def _one_by_one(words: Array, shape: tuple[int, int], split: NamedSharding) -> Array:
+    """Where a pair would lie on two devices both compute it, and each number is one of two."""
+    row, column = (lax.broadcasted_iota(jnp.uint64, shape, axis) for axis in (0, 1))
+    place = hold(row * np.uint64(shape[1]) + column, split)
+    first, second = _two(words, (place // np.uint64(2)).astype(jnp.uint32))
+    return jnp.where(place % np.uint64(2) == 0, first, second)
 
 
 def philox(key: Array, x0: Array, x1: Array) -> tuple[Array, Array]:

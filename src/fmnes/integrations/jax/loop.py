@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import NamedSharding
 
 from fmnes.backends import Array, Backend, jax_backend
 from fmnes.integrations.jax.arguments import check_objective
+from fmnes.integrations.jax.devices import along_coordinates, boundary, hold, over_runs
 from fmnes.integrations.jax.draws import normal
 from fmnes.integrations.jax.stopping import RUNNING, Limits, Progress, count, is_good, stop_code
 from fmnes.strategies import Strategy
@@ -50,6 +52,8 @@ class Plan:
     draws_at_once: int | None
     most: int | None = None
     """The largest λ; None where it does not change."""
+    devices: tuple[Any, ...] = ()
+    """Several of them share the runs, or the coordinates of one run (devices.py)."""
 
     @property
     def draws(self) -> int:
@@ -58,6 +62,11 @@ class Plan:
     @property
     def per_draw(self) -> int:
         return 2 if self.strategy.mirrored else 1
+
+    @property
+    def split(self) -> NamedSharding | None:
+        """How the coordinates of one run are split."""
+        return None if self.lockstep or len(self.devices) < 2 else along_coordinates(self.devices)
 
     @property
     def groups(self) -> int:
@@ -90,7 +99,10 @@ def compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple
 @lru_cache(maxsize=64)
 def _compiled(plan: Plan, d: int, dtype: str) -> Callable[[Inputs, Limits], tuple[Array, Progress]]:
     check_objective(plan.fun, d, dtype)
-    loop: Callable[[Inputs, Limits], Any] = jax.jit(partial(_lockstep if plan.lockstep else _single, plan))
+    loop: Callable[[Inputs, Limits], Any] = partial(_lockstep if plan.lockstep else _single, plan)
+    if plan.lockstep and len(plan.devices) > 1:
+        loop = over_runs(loop, plan.devices)
+    loop = jax.jit(loop)
     return loop
 
 
@@ -108,7 +120,10 @@ def _single(plan: Plan, inputs: Inputs, limits: Limits) -> tuple[Array, Progress
 
     carry = jnp.asarray(0), *_start(plan, backend, inputs)
     _, state, progress = lax.while_loop(lambda carry: carry[2].code == RUNNING, generation, carry)
-    return state.mean, progress
+    if plan.split is None:
+        return state.mean, progress
+    leaving = boundary(plan.split, len(inputs.x0))
+    return hold(state.mean, leaving), progress._replace(x=hold(progress.x, leaving))
 
 
 def _lockstep(plan: Plan, inputs: Inputs, limits: Limits) -> tuple[Array, Progress]:
@@ -140,7 +155,10 @@ def _start(plan: Plan, backend: Backend, inputs: Inputs) -> tuple[Any, Progress]
     z0 = jax.random.normal(jax.random.fold_in(inputs.key, START), x0.shape, x0.dtype)
     with EXACT():
         state = plan.strategy.init(x0, inputs.sigma0, z0, backend)
-    return strongly_typed(state), Progress.start(x0, plan.population_size, fixed=plan.most is None)
+    progress = Progress.start(x0, plan.population_size, fixed=plan.most is None)
+    if plan.split is None:
+        return strongly_typed(state), progress
+    return hold(strongly_typed(state), plan.split), progress._replace(x=hold(progress.x, plan.split))
 
 
 def _generation(
@@ -160,7 +178,7 @@ def _generation(
     strategy = _with_settings(plan.strategy, inputs.settings)
     d, dtype = state.mean.shape[0], state.mean.dtype
     if plan.most is None:
-        z = normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype)
+        z = normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype, plan.split)
         f, point = _evaluate(plan, backend, strategy, state, z)
         update = partial(strategy.update, state, z, f, backend)
     else:
