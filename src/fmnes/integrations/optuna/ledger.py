@@ -14,6 +14,7 @@ A trial may be read many times until it is finished, and never again after that.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,6 +30,7 @@ TAG = "fmnes:tag"
 #: The mark of a trial that ended by itself. A failed one without it was ended by somebody else: its process
 #: has died, and what the point is worth is not known.
 ENDED = "fmnes:ended"
+_NAME = re.compile(r"(\d{1,9}-){3}\d{1,9}", re.ASCII)
 _CONSTRAINTS = "constraints"
 _UNFINISHED = (TrialState.RUNNING, TrialState.WAITING)
 
@@ -88,6 +90,8 @@ class Ledger:
         self.spaces = Spaces()
         self.entries: dict[int, Entry] = {}
         """By the trial's number."""
+        self.points: dict[int, str] = {}
+        """The names of their points."""
         self.holders: defaultdict[str, list[int]] = defaultdict(list)
         """The trials that have a point, by digest and point."""
         self.founding: dict[str, Founding] = {}
@@ -142,16 +146,17 @@ class Ledger:
             self.entries[number].trial = trial
             return
         search, point = tag.get("search"), tag.get("point")
-        if not isinstance(search, str) or not isinstance(point, str):
+        if not isinstance(search, str) or not isinstance(point, str) or not _NAME.fullmatch(point):
             return
-        self.entries[number] = Entry(trial)
+        self.entries[number], self.points[number] = Entry(trial), point
         self.holders[search + point].append(number)
         self._untagged.pop(number, None)
         seed, start = _whole(tag.get("seed")), _whole(tag.get("start"))
         if seed is not None and not (search in self.founding and self.founding[search].number < number):
             self.founding[search] = Founding(number, seed, start)
-        for said in tag.get("used") or ():
-            self._note_used(search, number, said)
+        said = tag.get("used")
+        for found in said if isinstance(said, (list, tuple)) else ():
+            self._note_used(search, number, found)
 
     def _note_used(self, search: str, number: int, said: Any) -> None:
         try:

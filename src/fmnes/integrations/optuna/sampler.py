@@ -26,8 +26,8 @@ from fmnes.integrations.optuna.searches import MAX_DOUBLINGS, Patience, Searches
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
 
-#: Without heartbeats, and unless the user says more: a trial is lost that has run so many times as long as
-#: the longest one so far, and a second more. To be wrong costs one evaluation that is made twice.
+#: Unless the user says more: a trial is lost that has run so many times as long as the longest one so far, and
+#: a second more. To be wrong costs one evaluation that is made twice.
 LOST_AFTER = 10.0
 
 
@@ -41,8 +41,8 @@ class FMNESSampler(BaseSampler):
     seed: of a study that has trials of this sampler already, its own seed is taken instead.
     search_space: {name: distribution}; by default what the complete trials have in common.
     source_trials: of another study, whose best ones say where to start and how wide.
-    stale_after: seconds after which a running trial is lost, and its point handed out again. By default, in a
-        storage without heartbeats: ten times the longest trial so far.
+    stale_after: seconds after which a running trial is lost, and its point handed out again; by default ten
+        times as long as the longest trial so far. (With heartbeats Optuna itself finds most of the lost ones.)
     max_losses: a point that was lost so often has failed; by default it never has.
     independent_sampler: for all that is not a number with a range of its own; by default random.
     warn_independent_sampling: say so where that one is used.
@@ -76,7 +76,7 @@ class FMNESSampler(BaseSampler):
         self._source = None if source_trials is None else list(source_trials)
         self._seed = None if seed is None else check_seed(seed)
         self._space = None if search_space is None else check_space(search_space)
-        self._stale_after = check_number("stale_after", stale_after, above=0)
+        self._stale_after: float | None = check_number("stale_after", stale_after, above=0)
         self._max_losses = check_number("max_losses", max_losses, above=0, whole=True)
         check_flag("warn_independent_sampling", warn_independent_sampling)
         self._warn_independent_sampling = bool(warn_independent_sampling)
@@ -109,11 +109,7 @@ class FMNESSampler(BaseSampler):
         self._independent_sampler.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        if len(study.directions) > 1:
-            raise ArgumentError(
-                f"study: found {len(study.directions)} objectives, wanted one; for several there are "
-                "optuna.samplers.NSGAIISampler and TPESampler"
-            )
+        _refuse_several_objectives(study)
         self._independent_sampler.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -125,6 +121,7 @@ class FMNESSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
+        _refuse_several_objectives(study)
         ranges = {name: found for name, found in search_space.items() if is_searched(found)}
         if not ranges:
             return {}
@@ -141,11 +138,11 @@ class FMNESSampler(BaseSampler):
             if searches is None:
                 searches = self._searches(digest, ranges, founding, ledger, study)
                 kept.searches[digest] = founding, searches
-            before = trial.system_attrs.get(TAG)
-            if before or trial.system_attrs.get("fixed_params"):
-                # A trial that Optuna repeats, or one with values of the user's: it takes no point.
-                return dict(searches.values((before or {}).get("point"), ledger))
-            patience = Patience(datetime.now(), self._stale(study, ledger), self._max_losses)
+            patience = Patience(datetime.now(), self._stale(ledger), self._max_losses)
+            known = ledger.points.get(trial.number)
+            if known is not None or trial.system_attrs.get("fixed_params"):
+                # A trial that Optuna repeats, or one with values of the user's: it takes no other point.
+                return dict(searches.values(known, ledger, patience, trial.number))
             point, used = searches.next_point(ledger, patience, trial.number)
             tag["point"] = point.name
             if used:
@@ -157,6 +154,7 @@ class FMNESSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
+        _refuse_several_objectives(study)
         if self._warn_independent_sampling and param_name not in self._warned:
             space = self.infer_relative_search_space(study, trial)
             if space:  # in the first trial it is not known yet
@@ -219,12 +217,10 @@ class FMNESSampler(BaseSampler):
 
         return Searches(digest, ranges, sign, make)
 
-    def _stale(self, study: Study, ledger: Ledger) -> float | None:
-        if self._stale_after is not None:
-            return float(self._stale_after)
-        interval = getattr(study._storage, "get_heartbeat_interval", None)
-        if not ledger.longest or (interval is not None and interval() is not None):
-            return None
+    def _stale(self, ledger: Ledger) -> float | None:
+        """With heartbeats too: a process that dies before its first one is never missed by Optuna."""
+        if self._stale_after is not None or not ledger.longest:
+            return self._stale_after
         return LOST_AFTER * ledger.longest + 1.0
 
 
@@ -249,6 +245,14 @@ class _Kept(NamedTuple):
         digest = hashlib.sha256((described + arguments).encode()).hexdigest()[:16] + ":"
         self.digests.append((ranges, digest))
         return digest
+
+
+def _refuse_several_objectives(study: Study) -> None:
+    if len(study.directions) > 1:
+        raise ArgumentError(
+            f"study: found {len(study.directions)} objectives, wanted one; for several there are "
+            "optuna.samplers.NSGAIISampler and TPESampler"
+        )
 
 
 def _sign(study: Study) -> float:

@@ -59,6 +59,9 @@ class Patience(NamedTuple):
             return True
         return self.stale_after is not None and entry.running_for(self.now) > self.stale_after
 
+    def gives_up(self, losses: int) -> bool:
+        return self.max_losses is not None and losses >= self.max_losses
+
 
 class Search:
     """One of the searches of a study."""
@@ -111,8 +114,22 @@ class Search:
         return written
 
     def free(self, ledger: Ledger, patience: Patience) -> list[Point]:
-        """The points that nobody has evaluated or is evaluating."""
-        return [point for point in self.batch if not self._is_taken(point, ledger, patience)]
+        """The points that nobody has evaluated or is evaluating; those that were lost come last."""
+        losses = [(self._losses(point, ledger, patience), point) for point in self.batch]
+        free = [(n, point) for n, point in losses if n is not None and not patience.gives_up(n)]
+        free.sort(key=lambda pair: pair[0])
+        if free and free[0][0] >= MANY_LOSSES:
+            n, point = free[0]
+            logger.warning(
+                f"The point {point.values} was lost {n} times: its process died, or ran for too long "
+                "(stale_after). If the point itself is what kills it: max_losses= counts it as failed."
+            )
+        return [point for _, point in free]
+
+    def _losses(self, point: Point, ledger: Ledger, patience: Patience) -> int | None:
+        """How often a point was lost; None: somebody has it."""
+        entries = self._entries(point, ledger)
+        return len(entries) if all(patience.is_lost(entry) for _, entry in entries) else None
 
     def _entries(self, point: Point, ledger: Ledger) -> list[tuple[int, Entry]]:
         """The trials that have this point, and not another under its name."""
@@ -149,9 +166,8 @@ class Search:
         ended = [number for number, entry in entries if entry.ended]
         if ended:
             return min(ended)
-        lost = sum(patience.is_lost(entry) for _, entry in entries)
-        given_up = patience.max_losses is not None and lost >= patience.max_losses
-        return _GIVEN_UP if given_up else None
+        lost = self._losses(point, ledger, patience)
+        return _GIVEN_UP if lost is not None and patience.gives_up(lost) else None
 
     def _is_answered_by(self, trials: tuple[int, ...], ledger: Ledger) -> bool:
         """Is what a trial says of this batch about these very points?"""
@@ -163,17 +179,6 @@ class Search:
                 return False
         return True
 
-    def _is_taken(self, point: Point, ledger: Ledger, patience: Patience) -> bool:
-        entries = [entry for _, entry in self._entries(point, ledger)]
-        if not all(patience.is_lost(entry) for entry in entries):
-            return True
-        if len(entries) >= MANY_LOSSES:
-            logger.warning(
-                f"The point {point.values} was lost {len(entries)} times: its process died, or ran for too "
-                "long (stale_after). If the point itself is what kills it: max_losses= counts it as failed."
-            )
-        return False
-
 
 class Searches:
     """All searches of one kind in a study, made again from its trials whenever these say something else."""
@@ -181,33 +186,33 @@ class Searches:
     def __init__(self, digest: str, ranges: Ranges, sign: float, make: Callable[[int], Optimizer]) -> None:
         self._digest, self._ranges, self._sign, self._make = digest, ranges, sign, make
         self._searches: list[Search] = []
+        self._unwritten: list[Any] = []
 
     def next_point(self, ledger: Ledger, patience: Patience, number: int) -> tuple[Point, list[Any]]:
         """A point for the trial of this number, and what is to be written down with it."""
-        written: list[Any] = []
         for k in count():
-            search = self._followed(k, ledger)
-            written += search.go_on(ledger, patience, number)
-            free = search.free(ledger, patience)
+            free = self._followed(k, ledger, patience, number).free(ledger, patience)
             if free:
+                written, self._unwritten = self._unwritten, []
                 # Others that look at this very moment see the same points free: each takes another.
                 return free[ledger.before(number) % len(free)], written
         raise AssertionError("unreachable: a fresh search has free points")
 
-    def values(self, name: str | None, ledger: Ledger) -> dict[str, Any]:
-        """Of the point of this name; of any other where the first search is."""
-        for search in self._searches:
-            for point in search.batch:
-                if point.name == name:
-                    return point.values
-        return values_of(self._ranges, self._followed(0, ledger).optimizer.mean)
+    def values(self, name: str | None, ledger: Ledger, patience: Patience, number: int) -> dict[str, Any]:
+        """Of the point of this name; if it is none of now, of where its search is."""
+        k = 0 if name is None else int(name.partition("-")[0])
+        for i in range(k + 1):
+            search = self._followed(i, ledger, patience, number)
+        there = (point.values for point in search.batch if point.name == name)
+        return next(there, None) or values_of(self._ranges, search.optimizer.mean)
 
-    def _followed(self, k: int, ledger: Ledger) -> Search:
-        if k < len(self._searches) and self._searches[k].still_fits(ledger):
-            return self._searches[k]
-        search = Search(k, self._make(k), self._digest, self._ranges, self._sign)
-        self._searches[k : k + 1] = [search]
-        return search
+    def _followed(self, k: int, ledger: Ledger, patience: Patience, number: int) -> Search:
+        """The k-th search, as far as the trials go."""
+        if k == len(self._searches) or not self._searches[k].still_fits(ledger):
+            search = Search(k, self._make(k), self._digest, self._ranges, self._sign)
+            self._searches[k : k + 1] = [search]
+        self._unwritten += self._searches[k].go_on(ledger, patience, number)
+        return self._searches[k]
 
 
 def seed_of(seed: int, k: int) -> int:
