@@ -4,8 +4,13 @@ knows lies in the trials."""
 from __future__ import annotations
 
 import copy
+import importlib.util
+import inspect
 import json
+import logging
+import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -806,6 +811,50 @@ def test_it_gets_further_than_a_sampler_that_ignores_failed_trials() -> None:
         study = optuna.create_study(sampler=sampler)
         best[name] = run(study, 600, lambda trial: corner(trial, d=5)).best_value
     assert best["fmnes"] < 0.05 * best["cmaes"]
+
+
+#: What an installed optunahub does with a folder, for a machine without it.
+HUB = """
+import importlib.util, pathlib, sys
+
+def load_local_module(package, *, registry_root):
+    init = pathlib.Path(registry_root, package, "__init__.py")
+    spec = importlib.util.spec_from_file_location("hub_package", init)
+    module = sys.modules["hub_package"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+"""
+
+
+def test_the_folder_for_optunahub_follows_its_rules_and_its_example_runs(tmp_path: Path) -> None:
+    folder = ROOT / "examples" / "optunahub" / "package" / "samplers" / "fmnes"
+    readme = (folder / "README.md").read_text()
+    _, front, text = readme.split("---\n", 2)
+    fields = dict(line.split(": ", 1) for line in front.splitlines())
+    assert set(fields) == {"author", "title", "description", "tags", "optuna_versions", "license"}
+    assert fields["tags"].startswith("[sampler,") and fields["license"] == "MIT License"
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        f"## {title}" for title in ("Abstract", "APIs", "Installation", "Example", "Others")
+    ]
+    assert not re.search("</?[a-z]+>", text)  # HTML is removed there
+    signature = inspect.signature(FMNESSampler)
+    assert all(f"{name}=" in text and f"`{name}`" in text for name in signature.parameters)
+    assert "MIT License" in (folder / "LICENSE").read_text()
+    assert "__all__" in (folder / "__init__.py").read_text()
+    assert (folder / "requirements.txt").read_text() == "fmnes[optuna]\n"
+    environment = dict(os.environ)
+    if importlib.util.find_spec("optunahub") is None:
+        (tmp_path / "optunahub.py").write_text(HUB)
+        environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, str(folder / "example.py")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"\d+ of 300 trials failed; best 0\.0\d+ at .*'n': 8.*\n", done.stdout), done.stdout
 
 
 try:

@@ -42,7 +42,7 @@ class FMNESSampler(BaseSampler):
     search_space: {name: distribution}; by default what the complete trials have in common.
     source_trials: of another study, whose best ones say where to start and how wide.
     stale_after: seconds after which a running trial is lost, and its point handed out again; by default ten
-        times as long as the longest trial so far. (With heartbeats Optuna itself finds most of the lost ones.)
+        times as long as the longest trial so far. (With heartbeats Optuna itself finds most lost ones.)
     max_losses: a point that was lost so often has failed; by default it never has.
     independent_sampler: for all that is not a number with a range of its own; by default random.
     warn_independent_sampling: say so where that one is used.
