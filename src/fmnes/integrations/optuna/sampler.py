@@ -26,8 +26,8 @@ from fmnes.integrations.optuna.searches import MAX_DOUBLINGS, Patience, Searches
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
 
-#: Unless the user says more: a trial is lost that has run so many times as long as the longest one so far, and
-#: a second more. To be wrong costs one evaluation that is made twice.
+#: Unless the user says more: a trial is lost that has run so many times as long as the longest one so far,
+#: and a second more. To be wrong costs one evaluation that is made twice.
 LOST_AFTER = 10.0
 
 
