@@ -100,7 +100,7 @@ class Ledger:
         self.news: list[Batch] = []
         """Every batch that somebody has ever said something of."""
         self.longest = 0.0
-        """Seconds of the longest trial that ended."""
+        """Seconds of the longest complete trial; those that fail may do so at once."""
         self.enqueued: list[FrozenTrial] = []
         """Complete trials with values that somebody had fixed."""
         self._seen = 0
@@ -136,7 +136,7 @@ class Ledger:
         if entry is None:
             if trial.state is TrialState.COMPLETE and trial.system_attrs.get("fixed_params"):
                 self.enqueued.append(trial)
-        elif entry.ended and trial.duration is not None:
+        elif trial.state is TrialState.COMPLETE and trial.duration is not None:
             self.longest = max(self.longest, trial.duration.total_seconds())
 
     def note(self, trial: FrozenTrial, tag: dict[str, Any]) -> None:
@@ -196,4 +196,4 @@ def _whole(found: Any) -> int | None:
     """Written as text where it may be large: databases keep JSON."""
     if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 1000:
         return int(found)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None

@@ -21,7 +21,7 @@ from fmnes.parameters import Integer, Parameter, Real
 
 Ranges = dict[str, BaseDistribution]
 
-#: Of the width: ranges that leave fewer floats than this between their ends are not searched.
+#: Ranges narrower than this part of their ends have too few numbers in them to be searched.
 _FINEST = 1e-12
 #: How far a value may be from the one that was handed out, as a part of its size and of the range. Other
 #: machines round differently, and some databases do too.

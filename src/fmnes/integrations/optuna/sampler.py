@@ -26,8 +26,8 @@ from fmnes.integrations.optuna.searches import MAX_DOUBLINGS, Patience, Searches
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
 
-#: Unless the user says more: a trial is lost that has run so many times as long as the longest one so far,
-#: and a second more. To be wrong costs one evaluation that is made twice.
+#: Unless the user says more: a trial is lost that has run so many times as long as the longest complete
+#: one so far, and a second more. To be wrong costs one evaluation that is made twice.
 LOST_AFTER = 10.0
 
 
@@ -42,7 +42,7 @@ class FMNESSampler(BaseSampler):
     search_space: {name: distribution}; by default what the complete trials have in common.
     source_trials: of another study, whose best ones say where to start and how wide.
     stale_after: seconds after which a running trial is lost, and its point handed out again; by default ten
-        times as long as the longest trial so far. (With heartbeats Optuna itself finds most lost ones.)
+        times as long as the longest complete one. (With heartbeats Optuna itself finds most lost ones.)
     max_losses: a point that was lost so often has failed; by default it never has.
     independent_sampler: for all that is not a number with a range of its own; by default random.
     warn_independent_sampling: say so where that one is used.
