@@ -525,7 +525,9 @@ def test_several_processes_share_a_search_and_one_of_them_may_be_killed(kind: st
     for number, tag in tags(study).items():
         numbers_of.setdefault(tag["point"], []).append(number)
     assert lost["trial"] not in used(study)
-    assert used(study) & set(numbers_of[tags(study)[lost["trial"]]["point"]])
+    point = tags(study)[lost["trial"]]["point"]
+    if point.startswith("0-"):  # else of a search for workers beyond a generation, which has time
+        assert used(study) & set(numbers_of[point])
     # Whatever ended is used, but for what two had at once and for the generations under way.
     over = {(k, b) for tag in tags(study).values() for k, b, _ in tag.get("used", ())}
     wasted = []
