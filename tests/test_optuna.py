@@ -272,6 +272,27 @@ def test_each_trial_with_a_sampler_of_its_own_gives_the_same_study() -> None:
     assert points(study) == expected(60, method="fm-nes")
 
 
+def test_what_could_not_be_written_is_written_with_the_next_trial() -> None:
+    class Full(optuna.storages.InMemoryStorage):
+        full = False
+
+        def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+            if self.full:
+                raise OSError("no space left")
+            super().set_trial_system_attr(trial_id, key, value)
+
+    storage = Full()
+    study = make_study(storage, seed=1, population_size=4)
+    run(study, 4)
+    storage.full = True
+    with pytest.raises(OSError, match="no space"):
+        study.ask(SPACE)
+    storage.full = False
+    number = study.ask(SPACE).number
+    assert tags(study)[number]["used"] == [[0, 0, [0, 1, 2, 3]]]
+    assert_fresh_is_the_same(study)
+
+
 def test_a_copied_study_goes_on() -> None:
     study = run(make_study(seed=1), 37)
     other = optuna.create_study(sampler=FMNESSampler(search_space=SPACE))

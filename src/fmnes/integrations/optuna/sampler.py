@@ -143,11 +143,12 @@ class FMNESSampler(BaseSampler):
             if known is not None or trial.system_attrs.get("fixed_params"):
                 # A trial that Optuna repeats, or one with values of the user's: it takes no other point.
                 return dict(searches.values(known, ledger, patience, trial.number))
-            point, used = searches.next_point(ledger, patience, trial.number)
+            point = searches.next_point(ledger, patience, trial.number)
             tag["point"] = point.name
-            if used:
-                tag["used"] = used
+            if searches.unwritten:
+                tag["used"] = searches.unwritten
             study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
+            searches.unwritten = []
             ledger.note(trial, tag)
             return dict(point.values)
 

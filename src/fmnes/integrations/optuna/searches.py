@@ -39,7 +39,7 @@ MANY_LOSSES = 3
 
 class Point(NamedTuple):
     name: str
-    """Generation, slot and redraw."""
+    """Search, generation, slot and redraw."""
     id: str
     """As the optimizer knows it."""
     values: dict[str, Any]
@@ -95,7 +95,7 @@ class Search:
         return True
 
     def go_on(self, ledger: Ledger, patience: Patience, number: int) -> list[Any]:
-        """As far as the trials go; returns what was not written down yet, and is to be, with this trial."""
+        """As far as the trials go, by the trial of this number; returns what is to be written down of it."""
         written = []
         while self.batch:
             b = len(self._history)
@@ -186,22 +186,22 @@ class Searches:
     def __init__(self, digest: str, ranges: Ranges, sign: float, make: Callable[[int], Optimizer]) -> None:
         self._digest, self._ranges, self._sign, self._make = digest, ranges, sign, make
         self._searches: list[Search] = []
-        self._unwritten: list[Any] = []
+        self.unwritten: list[Any] = []
+        """Search, batch and trials of generations that no tag has yet; whoever writes them clears it."""
 
-    def next_point(self, ledger: Ledger, patience: Patience, number: int) -> tuple[Point, list[Any]]:
-        """A point for the trial of this number, and what is to be written down with it."""
+    def next_point(self, ledger: Ledger, patience: Patience, number: int) -> Point:
+        """A point for the trial of this number."""
         for k in count():
             free = self._followed(k, ledger, patience, number).free(ledger, patience)
             if free:
-                written, self._unwritten = self._unwritten, []
                 # Others that look at this very moment see the same points free: each takes another.
-                return free[ledger.before(number) % len(free)], written
+                return free[ledger.before(number) % len(free)]
         raise AssertionError("unreachable: a fresh search has free points")
 
     def values(self, name: str | None, ledger: Ledger, patience: Patience, number: int) -> dict[str, Any]:
         """Of the point of this name; if it is none of now, of where its search is."""
         k = 0 if name is None else int(name.partition("-")[0])
-        for i in range(k + 1):
+        for i in range(min(k, len(self._searches)) + 1):
             search = self._followed(i, ledger, patience, number)
         there = (point.values for point in search.batch if point.name == name)
         return next(there, None) or values_of(self._ranges, search.optimizer.mean)
@@ -211,7 +211,8 @@ class Searches:
         if k == len(self._searches) or not self._searches[k].still_fits(ledger):
             search = Search(k, self._make(k), self._digest, self._ranges, self._sign)
             self._searches[k : k + 1] = [search]
-        self._unwritten += self._searches[k].go_on(ledger, patience, number)
+            self.unwritten = [said for said in self.unwritten if said[0] != k]
+        self.unwritten += self._searches[k].go_on(ledger, patience, number)
         return self._searches[k]
 
 
