@@ -1,0 +1,4 @@
+from fmnes.integrations.optuna import FMNESSampler
+
+
+__all__ = ["FMNESSampler"]

@@ -1,0 +1,159 @@
+"""Optuna's distributions as parameters of ours, and the values of our points in Optuna's words.
+
+A step becomes an `Integer` that counts steps, so that values lie on the user's own grid; a whole number on a
+log scale becomes a `Real` that is rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.trial import FrozenTrial, TrialState
+
+from fmnes.arguments import is_number, shown
+from fmnes.errors import ArgumentError
+from fmnes.parameters import Integer, Parameter, Real
+
+Ranges = dict[str, BaseDistribution]
+
+#: Ranges narrower than this part of their ends have too few numbers in them to be searched.
+_FINEST = 1e-12
+#: How far a value may be from the one that was handed out, as a part of its size and of the range. Other
+#: machines round differently, and some databases do too.
+_SAME = 1e-9
+
+
+def is_searched(distribution: BaseDistribution) -> bool:
+    """Numbers with something to choose from; all else is the independent sampler's."""
+    if not isinstance(distribution, (FloatDistribution, IntDistribution)) or distribution.single():
+        return False
+    low, high = float(distribution.low), float(distribution.high)
+    if distribution.log:
+        low, high = math.log(low), math.log(high)
+    width = high / 2 - low / 2  # halves: the whole may be too large for floating point
+    return math.isfinite(width) and width > _FINEST * max(abs(low), abs(high))
+
+
+def parameters_of(
+    ranges: Mapping[str, BaseDistribution], starts: Mapping[str, Any], shares: Mapping[str, float]
+) -> dict[str, Parameter]:
+    """As our search has them, with a start where there is one, and a first step that is a share of the range
+    (of its logarithm on a log scale)."""
+    parameters = {}
+    for name, distribution in ranges.items():
+        start = starts.get(name)
+        if start is not None and not (is_number(start) and distribution.low <= start <= distribution.high):  # type: ignore[attr-defined]
+            raise ArgumentError(f"x0: found {name} = {shown(start)}, wanted a number inside {distribution}")
+        parameters[name] = _parameter(distribution, start, shares.get(name))
+    return parameters
+
+
+def _parameter(distribution: Any, start: float | None, share: float | None) -> Parameter:
+    low, high = distribution.low, distribution.high
+    if distribution.log:
+        if isinstance(distribution, IntDistribution):
+            low, high = low - 0.5, high + 0.5
+        sigma = None if share is None else math.exp(share * (math.log(high) - math.log(low)))
+        return Real(low, high, start=start, sigma=sigma, log=True)
+    if _counts_steps(distribution):
+        low, high = 0, round((high - low) / distribution.step)
+        start = None if start is None else (start - distribution.low) / distribution.step
+    sigma = None if share is None else share * high - share * low
+    if isinstance(distribution, IntDistribution) or _counts_steps(distribution):
+        return Integer(low, high, start=None if start is None else round(start), sigma=sigma)
+    return Real(low, high, start=start, sigma=sigma)
+
+
+def _counts_steps(distribution: Any) -> bool:
+    return distribution.step is not None and not (
+        isinstance(distribution, IntDistribution) and distribution.step == 1
+    )
+
+
+def values_of(ranges: Mapping[str, BaseDistribution], point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point of our search as Optuna's users see it: on their grid, and inside to the last bit."""
+    return {name: _value(distribution, point[name]) for name, distribution in ranges.items()}
+
+
+def _value(distribution: Any, found: Any) -> Any:
+    low, high = distribution.low, distribution.high
+    if isinstance(distribution, IntDistribution):
+        value = low + int(found) * distribution.step if _counts_steps(distribution) else round(found)
+    elif distribution.step is not None:
+        # As decimal numbers: 0.1 + 2 · 0.1 is 0.3 to whoever wrote 0.1.
+        value = float(Decimal(str(low)) + int(found) * Decimal(str(distribution.step)))
+    else:
+        value = found
+    return min(max(value, low), high)
+
+
+class Kinship(Enum):
+    """What a trial has to do with a point."""
+
+    SAME = "it evaluated the point"
+    OUTSIDE = "it could not: the point lies outside of the trial's own ranges"
+    OTHER = "it evaluated another one"
+
+
+def kinship(ranges: Mapping[str, BaseDistribution], values: Mapping[str, Any], trial: FrozenTrial) -> Kinship:
+    """A trial that failed early may lack some of the values."""
+    kin = Kinship.SAME
+    for name, distribution in ranges.items():
+        found, wanted = trial.params.get(name), values[name]
+        if found is None or found == wanted:
+            continue
+        low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
+        spare = _SAME * (high - low) if math.isfinite(high - low) else 0.0
+        if is_number(found) and math.isclose(found, wanted, rel_tol=_SAME, abs_tol=spare):
+            continue
+        own: Any = trial.distributions[name]
+        if not hasattr(own, "low") or own.low <= wanted <= own.high:
+            return Kinship.OTHER
+        kin = Kinship.OUTSIDE
+    return kin
+
+
+def start_near(
+    trials: Iterable[FrozenTrial], ranges: Mapping[str, BaseDistribution], sign: float
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """A start, and the first steps as shares of the ranges, from trials of another study: its best point, and
+    how far the best tenth of its points lay from that."""
+    found = [t for t in trials if t.state is TrialState.COMPLETE and is_inside(ranges, t.params)]
+    found = [t for t in found if t.value is not None and math.isfinite(t.value)]
+    if not found:
+        raise ArgumentError(
+            "source_trials: found none that is complete and inside the search space, wanted at least one"
+        )
+    found.sort(key=lambda trial: (sign * (trial.value or 0.0), trial.number))
+    best = found[: max(len(ranges) + 2, math.ceil(len(found) / 10))]
+    starts = {name: best[0].params[name] for name in ranges}
+    shares = {}
+    for name, distribution in ranges.items():
+        places = [_place(distribution, t.params[name]) for t in best]
+        spread = math.sqrt(sum((place - places[0]) ** 2 for place in places) / len(places))
+        shares[name] = min(max(spread, _LEAST_SHARE), _MOST_SHARE)
+    return starts, shares
+
+
+#: The first steps of a warm start, as parts of the range.
+_LEAST_SHARE, _MOST_SHARE = 0.01, 0.25
+
+
+def is_inside(ranges: Mapping[str, BaseDistribution], params: Mapping[str, Any]) -> bool:
+    """Has it a value for each of these, in its range?"""
+    return all(
+        is_number(params.get(name)) and distribution.low <= params[name] <= distribution.high  # type: ignore[attr-defined]
+        for name, distribution in ranges.items()
+    )
+
+
+def _place(distribution: Any, value: float) -> float:
+    """Where in the range, from 0 to 1."""
+    scale = math.log if distribution.log else float
+    low, high = scale(distribution.low), scale(distribution.high)
+    return (scale(value) / 2 - low / 2) / (high / 2 - low / 2)

@@ -1,0 +1,271 @@
+"""The sampler as Optuna calls it. What it knows of a study is kept in memory, and made again from the trials
+wherever it is not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from fmnes.arguments import check_flag, check_number, check_rng, names_options, shown
+from fmnes.errors import ArgumentError, Lost
+from fmnes.integrations.optuna.arguments import check_seed, check_space, described, settled
+from fmnes.integrations.optuna.ledger import ENDED, TAG, Founding, Ledger
+from fmnes.integrations.optuna.ranges import Ranges, is_searched, parameters_of, start_near
+from fmnes.integrations.optuna.searches import MAX_DOUBLINGS, Patience, Searches, logger, seed_of
+from fmnes.search.optimizer import Optimizer
+from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
+
+#: Unless the user says more: a trial is lost that has run so many times as long as the longest complete
+#: one so far, and a second more. To be wrong costs one evaluation that is made twice.
+LOST_AFTER = 10.0
+
+
+class FMNESSampler(BaseSampler):
+    """FM-NES and its relatives for Optuna: they learn from failed trials instead of ignoring them.
+
+    method, population_size: as in `fmnes.minimize`.
+    x0: {name: value} to start from; by default the best of the trials that were enqueued before the search
+        began, or else the middle.
+    sigma0: the first steps, as a part of each range (of its logarithm on a log scale); by default 0.25.
+    seed: of a study that has trials of this sampler already, its own seed is taken instead.
+    search_space: {name: distribution}; by default what the complete trials have in common.
+    source_trials: of another study, whose best ones say where to start and how wide.
+    stale_after: seconds after which a running trial is lost, and its point handed out again; by default ten
+        times as long as the longest complete one. (With heartbeats Optuna itself finds most lost ones.)
+    max_losses: a point that was lost so often has failed; by default it never has.
+    independent_sampler: for all that is not a number with a range of its own; by default random.
+    warn_independent_sampling: say so where that one is used.
+    """
+
+    @names_options
+    def __init__(
+        self,
+        *,
+        method: str | Strategy | Resampling = DEFAULT_METHOD,
+        x0: Mapping[str, Any] | None = None,
+        sigma0: float | None = None,
+        population_size: int | None = None,
+        seed: int | None = None,
+        search_space: Mapping[str, BaseDistribution] | None = None,
+        source_trials: Sequence[FrozenTrial] | None = None,
+        stale_after: float | None = None,
+        max_losses: int | None = None,
+        independent_sampler: BaseSampler | None = None,
+        warn_independent_sampling: bool = True,
+    ) -> None:
+        self._method, self._population_size = settled(method, population_size)
+        self._sigma0 = check_number("sigma0", sigma0, above=0)
+        if self._sigma0 is not None and self._sigma0 > 1:
+            raise ArgumentError(f"sigma0: found {sigma0}, wanted a part of each range, at most 1")
+        if x0 is not None and not isinstance(x0, Mapping):
+            raise ArgumentError(f"x0: found {shown(x0)}, wanted a dict such as {{'width': 0.5}}")
+        if x0 is not None and source_trials is not None:
+            raise ArgumentError("x0: found together with source_trials, which say that too; wanted one")
+        self._x0 = None if x0 is None else dict(x0)
+        self._source = None if source_trials is None else list(source_trials)
+        self._seed = None if seed is None else check_seed(seed)
+        self._space = None if search_space is None else check_space(search_space)
+        self._stale_after: float | None = check_number("stale_after", stale_after, above=0)
+        self._max_losses = check_number("max_losses", max_losses, above=0, whole=True)
+        check_flag("warn_independent_sampling", warn_independent_sampling)
+        self._warn_independent_sampling = bool(warn_independent_sampling)
+        if independent_sampler is not None and not isinstance(independent_sampler, BaseSampler):
+            raise ArgumentError(
+                f"independent_sampler: found {shown(independent_sampler)}, wanted a sampler of Optuna's"
+            )
+        random = RandomSampler(seed=None if self._seed is None else self._seed % 2**32)
+        self._independent_sampler = independent_sampler or random
+        self._arguments = described(self._method, self._population_size, sigma0, x0, self._source)
+        self._warned: set[str] = set()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock = threading.RLock()
+        self._kept: WeakKeyDictionary[Any, dict[Any, _Kept]] = WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what the trials say: a copy, or another process, reads them for itself."""
+        return {key: value for key, value in vars(self).items() if key not in ("_lock", "_kept")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._forget()
+
+    # -- as Optuna calls it -------------------------------------------------------------------------------
+
+    def reseed_rng(self) -> None:
+        """For threads. The search has random numbers of its own, which all share."""
+        self._independent_sampler.reseed_rng()
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        _refuse_several_objectives(study)
+        self._independent_sampler.before_trial(study, trial)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        if self._space is not None:
+            return dict(self._space)
+        with self._lock:
+            return dict(self._read(study).ledger.spaces.space)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        _refuse_several_objectives(study)
+        ranges = {name: found for name, found in search_space.items() if is_searched(found)}
+        if not ranges:
+            return {}
+        with self._lock:  # threads take points one after another; processes may take the same one
+            kept = self._read(study)
+            ledger = kept.ledger
+            digest = kept.digest_of(ranges, self._arguments)
+            founding = ledger.founding.get(digest)
+            tag: dict[str, Any] = {"search": digest}
+            if founding is None:
+                founding = self._found(ledger, trial.number, ranges, study)
+                tag |= {"seed": str(founding.seed), "start": founding.start}
+            searches = kept.searches_of(digest, founding)
+            if searches is None:
+                searches = self._searches(digest, ranges, founding, ledger, study)
+                kept.searches[digest] = founding, searches
+            patience = Patience(datetime.now(), self._stale(ledger), self._max_losses)
+            known = ledger.points.get(trial.number)
+            if known is not None or trial.system_attrs.get("fixed_params"):
+                # A trial that Optuna repeats, or one with values of the user's: it takes no other point.
+                return dict(searches.values(known, ledger, patience, trial.number))
+            point = searches.next_point(ledger, patience, trial.number)
+            tag["point"] = point.name
+            if searches.unwritten:
+                tag["used"] = searches.unwritten
+            study._storage.set_trial_system_attr(trial._trial_id, TAG, tag)
+            searches.unwritten = []
+            ledger.note(trial, tag)
+            return dict(point.values)
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        _refuse_several_objectives(study)
+        if self._warn_independent_sampling and param_name not in self._warned:
+            space = self.infer_relative_search_space(study, trial)
+            if space:  # in the first trial it is not known yet
+                self._warned.add(param_name)
+                logger.warning(
+                    f"The parameter `{param_name}` is sampled independently, by "
+                    f"`{type(self._independent_sampler).__name__}`: FMNESSampler searches numbers that every "
+                    "trial asks for, in one range. `warn_independent_sampling=False` silences this."
+                )
+        return self._independent_sampler.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        if state is TrialState.FAIL and TAG in trial.system_attrs and not _was_lost():
+            study._storage.set_trial_system_attr(trial._trial_id, ENDED, True)
+        self._independent_sampler.after_trial(study, trial, state, values)
+
+    # -- what it knows ------------------------------------------------------------------------------------
+
+    def _read(self, study: Study) -> _Kept:
+        """What is known of a study, with all that is new in its trials."""
+        kept = self._kept.setdefault(study._storage, {})
+        key = study._study_id, getattr(study, "_bracket_id", None)  # Hyperband's brackets are studies apart
+        trials = study.get_trials(deepcopy=False)
+        if key not in kept or not kept[key].ledger.read(trials):
+            kept[key] = _Kept(Ledger(), {}, [])
+            kept[key].ledger.read(trials)
+        return kept[key]
+
+    def _found(self, ledger: Ledger, number: int, ranges: Ranges, study: Study) -> Founding:
+        """A search that begins with the trial of this number."""
+        seed = check_rng(None)[1] if self._seed is None else self._seed
+        assert seed is not None
+        start = None
+        if self._x0 is None and self._source is None:
+            start = ledger.best_enqueued(ranges, _sign(study))
+        return Founding(number, seed, start)
+
+    def _searches(
+        self, digest: str, ranges: Ranges, founding: Founding, ledger: Ledger, study: Study
+    ) -> Searches:
+        sign = _sign(study)
+        shares = {} if self._sigma0 is None else dict.fromkeys(ranges, self._sigma0)
+        starts: Mapping[str, Any] = ledger.params_of(founding.start) if self._x0 is None else self._x0
+        if self._source is not None:
+            starts, near = start_near(self._source, ranges, sign)
+            shares = shares or near
+        elif self._x0 and not ranges.keys() & self._x0.keys():
+            found, wanted = ", ".join(map(str, self._x0)), ", ".join(ranges)
+            raise ArgumentError(f"x0: found {found}, wanted some of {wanted}")
+        parameters = parameters_of(ranges, starts, shares)
+
+        def make(k: int) -> Optimizer:
+            size, seed = self._population_size, seed_of(founding.seed, k)
+            if k and size is None:
+                size = Optimizer(parameters, method=self._method).population_size
+            doubled = None if size is None else size * 2 ** min(k, MAX_DOUBLINGS)
+            return Optimizer(parameters, method=self._method, population_size=doubled, rng=seed)
+
+        return Searches(digest, ranges, sign, make)
+
+    def _stale(self, ledger: Ledger) -> float | None:
+        """With heartbeats too: a process that dies before its first one is never missed by Optuna."""
+        if self._stale_after is not None or not ledger.longest:
+            return self._stale_after
+        return LOST_AFTER * ledger.longest + 1.0
+
+
+class _Kept(NamedTuple):
+    """What is known of one study."""
+
+    ledger: Ledger
+    searches: dict[str, tuple[Founding, Searches]]
+    digests: list[tuple[Ranges, str]]
+
+    def searches_of(self, digest: str, founding: Founding) -> Searches | None:
+        """None: there are none yet, or they began otherwise."""
+        known = self.searches.get(digest)
+        return known[1] if known is not None and known[0][1:] == founding[1:] else None
+
+    def digest_of(self, ranges: Ranges, arguments: str) -> str:
+        """What makes this search another one than any other of the study."""
+        for known, digest in self.digests:
+            if known == ranges:
+                return digest
+        described = json.dumps({name: distribution_to_json(found) for name, found in ranges.items()})
+        digest = hashlib.sha256((described + arguments).encode()).hexdigest()[:16] + ":"
+        self.digests.append((ranges, digest))
+        return digest
+
+
+def _refuse_several_objectives(study: Study) -> None:
+    if len(study.directions) > 1:
+        raise ArgumentError(
+            f"study: found {len(study.directions)} objectives, wanted one; for several there are "
+            "optuna.samplers.NSGAIISampler and TPESampler"
+        )
+
+
+def _sign(study: Study) -> float:
+    return -1.0 if study.direction == StudyDirection.MAXIMIZE else 1.0
+
+
+def _was_lost() -> bool:
+    """Did the trial end by Ctrl-C, or with `fmnes.Lost`? Neither says anything of the point.
+
+    Optuna tells a sampler that a trial has failed, not why. It stands in the frame that calls it.
+    """
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "_run_trial":
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and isinstance(frame.f_locals.get("func_err"), (KeyboardInterrupt, Lost))
