@@ -10,9 +10,12 @@ never infeasible.
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
+import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -64,7 +67,8 @@ def count_workers(executor: Any) -> int | None:
 class _Running(NamedTuple):
     position: int
     task: Task
-    ticket: int
+    mark: str
+    """Of this try, while it runs; see `remote.abandon`."""
 
 
 class ExecutorEvaluator:
@@ -82,15 +86,16 @@ class ExecutorEvaluator:
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         running: dict[Future[Any], _Running] = {}
         finished: SimpleQueue[Future[Any]] = SimpleQueue()
+        marks, numbers = _new_folder(), itertools.count()
 
         def submit(position: int, task: Task, again: bool = False) -> Outcome | None:
             """An outcome if it cannot even be submitted."""
-            ticket = next(_tickets)
+            mark = os.path.join(marks, str(next(numbers)))
             try:
-                future = self._way.submit(task, ticket, _left(deadline), again)
+                future = self._way.submit(task, mark, _left(deadline), again)
             except Exception as error:
                 return self._way.fate(error)
-            running[future] = _Running(position, task, ticket)
+            running[future] = _Running(position, task, mark)
             future.add_done_callback(finished.put)
             return None
 
@@ -110,16 +115,15 @@ class ExecutorEvaluator:
                 if outcome is not None:
                     yield position, outcome
         finally:
-            for future, (_, _, ticket) in running.items():
-                if not future.cancel():  # it runs
-                    remote.abandon(ticket)
+            self._way.abandon([one.mark for future, one in running.items() if not future.cancel()])
 
     def close(self) -> None:
         self._way.close()
 
 
-#: Names for what is under way in this process.
-_tickets = itertools.count()
+def _new_folder() -> str:
+    """The name of a folder that nobody has, and that is hardly ever made."""
+    return os.path.join(tempfile.gettempdir(), f"fmnes-{uuid.uuid4().hex}")
 
 
 def _left(deadline: float | None) -> float | None:
@@ -145,9 +149,10 @@ def _check(executor: Any) -> None:
 class _Way(Protocol):
     """How tasks go out, and what comes back."""
 
-    def submit(self, task: Task, ticket: int, left: float | None, again: bool) -> Future[Any]: ...
+    def submit(self, task: Task, mark: str, left: float | None, again: bool) -> Future[Any]: ...
     def collect(self, future: Future[Any]) -> Outcome | None: ...
     def fate(self, error: BaseException) -> Outcome: ...
+    def abandon(self, marks: list[str]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -158,7 +163,7 @@ class _Direct:
         self._fun = fun
         self._executor = executor
 
-    def submit(self, task: Task, ticket: int, left: float | None, again: bool) -> Future[Any]:
+    def submit(self, task: Task, mark: str, left: float | None, again: bool) -> Future[Any]:
         future: Future[Any] = self._executor.submit(evaluate, self._fun, task.x.copy())
         return future
 
@@ -181,6 +186,9 @@ class _Direct:
                 "function defined in a module"
             ) from error
         return _lost(error)
+
+    def abandon(self, marks: list[str]) -> None:
+        """No executor can be made to end what it is running."""
 
     def close(self) -> None:
         pass
@@ -206,11 +214,11 @@ class _Isolated:
         self._loaded = False
         """A worker has loaded the objective."""
 
-    def submit(self, task: Task, ticket: int, left: float | None, again: bool) -> Future[Any]:
+    def submit(self, task: Task, mark: str, left: float | None, again: bool) -> Future[Any]:
         sent = self._sent
         data = sent.data if len(sent.data) <= SMALL else self._put() if again else None
         future: Future[Any] = self._executor.submit(
-            remote.evaluate, sent.name, ticket, task.x.tobytes(), task.key, left, data
+            remote.evaluate, sent.name, mark, task.x.tobytes(), task.key, left, data
         )
         return future
 
@@ -246,6 +254,9 @@ class _Isolated:
                 f"executor: found workers without fmnes ({error}), wanted it installed there, too"
             ) from error
         return _lost(error)
+
+    def abandon(self, marks: list[str]) -> None:
+        remote.abandon(marks)
 
     def close(self) -> None:
         """Children in this process, as threads have them, end now; others when they have been idle."""

@@ -14,6 +14,7 @@ import atexit
 import hashlib
 import os
 import pickle
+import shutil
 import socket
 import sys
 import threading
@@ -71,14 +72,14 @@ def pack(fun: Any, timeout: float | None, space: Space | None) -> Sent:
 
 
 def evaluate(
-    name: str, ticket: int, point: bytes, key: tuple[int, ...], left: float | None, data: bytes | None = None
+    name: str, mark: str, point: bytes, key: tuple[int, ...], left: float | None, data: bytes | None = None
 ) -> Answer:
     """In the executor's worker: one evaluation of the objective `name`, whose `data` may come with it.
 
-    point: float64 bytes. key: the task's. left: seconds until the run is over, when this was sent.
+    mark: see `abandon`. point: float64 bytes. key: the task's. left: seconds until the run is over, when this
+    was sent.
     """
     deadline = None if left is None else time.monotonic() + left
-    is_wanted = getattr(_here, "is_wanted", None) or (lambda: ticket not in _unwanted)
     try:
         child = _take(name, data)
     except OSError as error:  # no more files, no memory: the machine's fault
@@ -92,7 +93,7 @@ def evaluate(
     outcome = None
     began = time.monotonic()
     try:
-        child.is_wanted = is_wanted
+        child.is_wanted = getattr(_here, "is_wanted", None) or (lambda: not os.path.exists(mark))
         for _, outcome in child.evaluator([task], deadline):
             pass
     except (ArgumentError, ObjectiveError) as error:
@@ -102,7 +103,8 @@ def evaluate(
             child.evaluator.close()
         else:
             _give_back(child)
-        _unwanted.discard(ticket)
+        with suppress(OSError):
+            os.unlink(mark)
     seconds = time.monotonic() - began
     if outcome is None:
         return "outcome", encode(lost("nobody waited for it any more")), seconds
@@ -119,9 +121,6 @@ def _broken(error: Exception) -> Answer:
 
 _here = threading.local()
 """`is_wanted`, where the engine can tell whether somebody waits for the task of this thread."""
-_unwanted: set[int] = set()
-"""Tickets of tasks in this very process that the driver has abandoned."""
-
 
 @contextmanager
 def watched(is_wanted: Callable[[], bool]) -> Iterator[None]:
@@ -133,9 +132,26 @@ def watched(is_wanted: Callable[[], bool]) -> Iterator[None]:
         _here.is_wanted = None
 
 
-def abandon(ticket: int) -> None:
-    """In the driver: if it runs in this process, in another thread, it ends soon."""
-    _unwanted.add(ticket)
+def abandon(marks: list[str], patience: float = 1.0) -> None:
+    """In the driver: what runs on this machine under these marks ends, and is seen to.
+
+    A mark is the path of a file that is not there. Once it is, the evaluation ends, wherever that is seen:
+    in threads and processes of this machine. Whoever has ended it removes the file.
+    """
+    if not marks:
+        return
+    folder = os.path.dirname(marks[0])
+    try:
+        with suppress(OSError):  # a full disk
+            os.makedirs(folder, mode=0o700)
+            for mark in marks:
+                with open(mark, "x"):
+                    pass
+        end = time.monotonic() + patience
+        while any(map(os.path.exists, marks)) and time.monotonic() < end:
+            time.sleep(0.01)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 # -- the children of this process ------------------------------------------------------------------------
