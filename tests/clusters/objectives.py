@@ -38,6 +38,33 @@ def kills_its_worker_once(x: Any, folder: str, at: int = 12) -> float:
     return valley(x)
 
 
+def kills_the_head_once(x: Any, folder: str, at: int = 12) -> float:
+    """In its `at`-th evaluation, the process that knows all of this Ray (its GCS) is killed."""
+    note(folder, x.tobytes().hex())
+    if len(notes(folder)) >= at and is_first(folder):
+        os.kill(relative("gcs_server"), signal.SIGKILL)
+        time.sleep(60)
+    return valley(x)
+
+
+def relative(name: str) -> int:
+    """The process of this name whose parent is the nearest of our ancestors."""
+    families: dict[int, int] = {}
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "stat").read_bytes().rpartition(b")")
+        except OSError:
+            continue
+        families[int(path.name)] = int(words[2].split()[1])
+        if words[0].endswith(b"(" + name.encode()):
+            found.append(int(path.name))
+    above = os.getpid()
+    while not (children := [pid for pid in found if families[pid] == above]):
+        above = families[above]
+    return children[0]
+
+
 def fails_variously(x: Any) -> float:
     """x[0]: 0 a value, 1 a crash, 2 a hang, 3 a SIGTERM from outside, 4 an exit, 5 an exception."""
     print("it is", int(x[0]))

@@ -36,6 +36,8 @@ from fmnes.space import Space
 #: "broken": it cannot be loaded or run here, and why.
 Answer = tuple[Literal["outcome", "unknown", "broken"], bytes, float]
 
+#: Where Python and what is installed with it are.
+_INSTALLED = tuple(os.path.join(prefix, "lib") for prefix in {sys.prefix, sys.base_prefix})
 #: A child that nobody has needed for so long ends.
 IDLE_SECONDS = 300.0
 #: So many objectives are remembered, and so many idle children of other objectives are kept.
@@ -55,7 +57,8 @@ class _Objective(NamedTuple):
     """A function as `ship` makes it, or a program and its parameters."""
     timeout: float | None
     path: list[str]
-    """The driver's sys.path: after its own, a child looks there, too."""
+    """Where the driver finds modules of the user's own, such as beside the script: a child looks there first.
+    Not where packages are installed: those are the machine's."""
 
 
 def pack(fun: Any, timeout: float | None, space: Space | None) -> Sent:
@@ -67,6 +70,7 @@ def pack(fun: Any, timeout: float | None, space: Space | None) -> Sent:
 
         what = ship(fun)
     path = [os.path.abspath(entry) for entry in sys.path if isinstance(entry, str)]
+    path = [entry for entry in path if not entry.startswith(_INSTALLED) and "-packages" not in entry]
     data = pickle.dumps(_Objective(what, timeout, path))
     return Sent(hashlib.sha256(data).hexdigest()[:32], data)
 

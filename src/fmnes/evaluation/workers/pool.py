@@ -55,7 +55,7 @@ class Workers:
     ) -> None:
         """fun: the objective, or what `ship` has made of it.
 
-        path: where its modules may be found besides sys.path. is_wanted: asked at every tick; once it says
+        path: where its modules are looked for before sys.path. is_wanted: asked at every tick; once it says
         no, the batch ends early, as at its deadline.
         """
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
@@ -64,7 +64,7 @@ class Workers:
         self._timeout: float = check_number("timeout", timeout, above=0) or math.inf
         self._is_wanted = is_wanted
         places = [os.path.abspath(entry) for entry in sys.path if isinstance(entry, str)]
-        places += [entry for entry in path if entry not in places]
+        places = [*(entry for entry in path if entry not in places), *places]
         function = fun if isinstance(fun, bytes) else ship(fun)
         self._first_message = json.dumps(places).encode() + b"\n" + frame(function)
         self._environment = dict(os.environ)
