@@ -1,4 +1,4 @@
-"""Run by `mpiexec -n 3 python -m mpi4py.futures`: the driver of a run whose evaluations are the other ranks'."""
+"""Run by `mpiexec -n 3 python -m mpi4py.futures`: the driver of a run; the other ranks evaluate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine promises: each evaluation is isolated and timed in its workers, and what is lost is lost."""
+"""What every engine promises: evaluations are isolated and timed in its workers, and what is lost is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MPI: a real `mpiexec`. A child that dies is an evaluation; a rank that dies is the job, and the run resumes."""
+"""A real `mpiexec`. A child that dies costs an evaluation; a rank that dies the job, and the run resumes."""
 
 from __future__ import annotations
 

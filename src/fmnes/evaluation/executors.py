@@ -1,10 +1,9 @@
 """Evaluation by any `concurrent.futures.Executor`: threads, processes, a cluster. It needs `submit` only.
 
-With `timeout`, with a program as objective, and with our own adapters for clusters, each evaluation is made by
-a supervised child where the executor runs it: see `remote.py`. Otherwise the executor calls the objective
-itself, and tells less than our workers do. Whatever the objective or its child reports is the point's. If the
-future itself fails (a broken pool, a dead node), nobody knows whose fault that was: the evaluation is lost,
-never infeasible.
+With `timeout`, with a program as objective, and with our own adapters for clusters, each evaluation is made
+by a supervised child where the executor runs it: see `remote.py`. Otherwise the executor calls the objective
+itself. Whatever the objective or its child reports is the point's. If the future itself fails (a broken pool,
+a dead node), nobody knows whose fault that was: the evaluation is lost, never infeasible.
 """
 
 from __future__ import annotations
@@ -272,7 +271,7 @@ def _told(error: BaseException) -> str:
 
 
 class Linked(Future[Any]):
-    """For adapters: a future of ours that follows one of an engine's. To cancel it is to have `end` called."""
+    """For adapters: a future that follows one of an engine's. To cancel it is to have `end` called."""
 
     def __init__(self, end: Callable[[], object]) -> None:
         super().__init__()

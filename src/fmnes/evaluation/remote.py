@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -98,8 +98,8 @@ def evaluate(
     began = time.monotonic()
     try:
         child.is_wanted = getattr(_here, "is_wanted", None) or (lambda: not os.path.exists(mark))
-        for _, outcome in child.evaluator([task], deadline):
-            pass
+        with closing(child.evaluator([task], deadline)) as finished:
+            outcome = next((outcome for _, outcome in finished), None)
     except (ArgumentError, ObjectiveError) as error:
         return _broken(error)
     finally:
@@ -125,6 +125,7 @@ def _broken(error: Exception) -> Answer:
 
 _here = threading.local()
 """`is_wanted`, where the engine can tell whether somebody waits for the task of this thread."""
+
 
 @contextmanager
 def watched(is_wanted: Callable[[], bool]) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Evaluations on a Ray cluster: `executor=fmnes.integrations.ray.executor()`. Ray has no executor of its own."""
+"""Evaluations on a Ray cluster: `executor=fmnes.integrations.ray.executor()`. Ray itself has no executor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def executor(**options: Any) -> RayExecutor:
     except ImportError as error:
         raise MissingExtra("fmnes.integrations.ray", "ray") from error
     if "max_retries" in options:
-        raise ArgumentError("max_retries: found it, wanted retries= of minimize: what is lost is counted there")
+        raise ArgumentError(
+            "max_retries: found it, wanted retries= of minimize: what is lost is counted there"
+        )
     if not ray.is_initialized():
         ray.init()
     return RayExecutor(options)

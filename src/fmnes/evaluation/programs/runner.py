@@ -97,7 +97,9 @@ class CommandEvaluator:
                 for position in [p for p, program in running.items() if program.has_ended()]:
                     yield position, self._finish(tasks[position], running.pop(position))
                     most = self._workers
-                if running and (time.monotonic() >= end or not (self._is_wanted is None or self._is_wanted())):
+                if running and (
+                    time.monotonic() >= end or not (self._is_wanted is None or self._is_wanted())
+                ):
                     return
         finally:
             self._abandon(list(running.values()))
