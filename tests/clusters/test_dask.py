@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -19,8 +20,10 @@ from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executors import ExecutorEvaluator, count_workers
 from fmnes.integrations import dask as ours
-from tests.clusters.objectives import notes, traced, valley
+from tests.clusters.objectives import is_alive, notes, traced, valley
 from tests.clusters.test_engines import RUN, wait_until
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_client_itself_is_refused_in_words(dask_client: Any) -> None:
@@ -85,6 +88,27 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
             yield str(file), first
             worker.kill()
             first.kill()
+
+
+def test_a_driver_killed_with_9_leaves_nothing_running(scheduler: Any, tmp_path: Path) -> None:
+    file, _ = scheduler
+    code = f"""
+import sys, functools, fmnes
+from distributed import Client
+from fmnes.integrations import dask
+from tests.clusters.objectives import sleeps
+client = Client(scheduler_file={file!r})
+fun = functools.partial(sleeps, folder={str(tmp_path)!r})
+fmnes.minimize(fun, [1.0], 1.0, executor=dask.executor(client), max_evaluations=9)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as driver:
+        assert wait_until(lambda: notes(tmp_path), 30)
+        driver.kill()
+    pids = [int(pid) for pid in notes(tmp_path)]
+    assert all(map(is_alive, pids))
+    assert wait_until(lambda: not any(map(is_alive, pids)), 15)
 
 
 def test_a_dead_scheduler_ends_in_a_resumable_stop(scheduler: Any, tmp_path: Path) -> None:

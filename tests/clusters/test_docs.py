@@ -18,7 +18,8 @@ BLOCKS = re.findall(
 )
 #: Slurm, as far as dask-jobqueue knows it: jobs are run, and ended.
 SBATCH = """#!/bin/sh
-setsid bash "$1" > job.log 2>&1 &
+cp "$1" job.sh  # dask-jobqueue removes its own
+setsid bash job.sh > job.log 2>&1 &
 echo "Submitted batch job $!"
 """
 SCANCEL = """#!/bin/sh
@@ -44,7 +45,7 @@ def test_a_block_runs(number: int, tmp_path: Path) -> None:
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "RAY_AUTH_MODE": "disabled"},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

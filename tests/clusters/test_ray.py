@@ -49,7 +49,7 @@ def test_after_a_dead_head_the_run_resumes(tmp_path: Path) -> None:
         env={**os.environ, **quiet},
         cwd=tmp_path,
         capture_output=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.returncode != 0
