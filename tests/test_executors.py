@@ -367,10 +367,11 @@ def test_what_is_abandoned_is_ended_where_it_runs(
     executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(remote, "_PATIENCE", 50.0)
     began = time.monotonic()
     pid = abandoned(executor, tmp_path / "pid")
     assert not is_running(pid)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40  # whoever has ended it says so
     assert not list(tmp_path.glob("fmnes-*"))  # nothing is left behind
 
 

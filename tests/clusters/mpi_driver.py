@@ -24,6 +24,8 @@ def main(what: str, folder: str) -> None:
             evaluator = ExecutorEvaluator(fails_variously, executor, timeout=1.5)
             batch = [Task(np.array([i, 0.5, 0.3]), 0, i) for i in range(6)]
             told = {str(i): [o.status, o.reason, o.detail] for i, o in evaluator(batch)}
+            ((_, crash),) = ExecutorEvaluator(fails_variously, executor)(batch[1:2])
+            told["without a timeout"] = crash.reason
             told["workers"] = count_workers(executor)
             told["driver"] = os.getpid()
         else:

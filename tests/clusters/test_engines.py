@@ -82,14 +82,21 @@ def test_each_failure_is_the_points_and_has_its_reason(engine: Executor) -> None
     assert outcomes[2].seconds >= 1.5 > outcomes[0].seconds >= 0
 
 
+def test_a_crash_without_a_timeout_is_isolated_as_well(engine: Executor) -> None:
+    ((_, outcome),) = ExecutorEvaluator(fails_variously, engine)(tasks(1))
+    assert (outcome.status, outcome.reason) == ("infeasible", "died: SIGSEGV")
+
+
 def test_a_worker_killed_in_mid_generation_costs_what_was_running_on_it(
-    engine: Executor, tmp_path: Path
+    engine: Executor, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fun = partial(kills_its_worker_once, folder=str(tmp_path))
     result = fmnes.minimize(fun, **RUN, executor=engine, run_dir=tmp_path / "run")
     assert (tmp_path / "first").exists()
     expected = fmnes.minimize(valley, **RUN)
     assert result == expected
+    # Dask tries again by itself; of the others it is we who hear of it.
+    assert ("lost, try 1" in caplog.text) == ("dask" not in type(engine).__module__)
     times = Counter(notes(tmp_path))
     assert len(times) == result.nfev
     # joblib ends all workers with one, also what one of them was about to answer.

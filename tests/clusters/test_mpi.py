@@ -58,6 +58,7 @@ def test_a_child_that_dies_is_one_evaluation(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     outcomes = told(tmp_path)
     assert outcomes.pop("workers") == 2
+    assert outcomes.pop("without a timeout") == "died: SIGSEGV"
     assert not is_alive(outcomes.pop("driver"))
     assert {i: outcome[:2] for i, outcome in outcomes.items()} == {
         "0": ["value", ""],

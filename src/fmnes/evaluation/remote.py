@@ -42,6 +42,8 @@ _INSTALLED = tuple(os.path.join(prefix, "lib") for prefix in {sys.prefix, sys.ba
 IDLE_SECONDS = 300.0
 #: So many objectives are remembered, and so many idle children of other objectives are kept.
 _MOST_KNOWN = _MOST_OTHERS = 4
+#: The driver waits no longer than this for what it has abandoned.
+_PATIENCE = 1.0
 
 
 class Sent(NamedTuple):
@@ -137,7 +139,7 @@ def watched(is_wanted: Callable[[], bool]) -> Iterator[None]:
         _here.is_wanted = None
 
 
-def abandon(marks: list[str], patience: float = 1.0) -> None:
+def abandon(marks: list[str]) -> None:
     """In the driver: what runs on this machine under these marks ends, and is seen to.
 
     A mark is the path of a file that is not there. Once it is, the evaluation ends, wherever that is seen:
@@ -152,7 +154,7 @@ def abandon(marks: list[str], patience: float = 1.0) -> None:
             for mark in marks:
                 with open(mark, "x"):
                     pass
-        end = time.monotonic() + patience
+        end = time.monotonic() + _PATIENCE
         while any(map(os.path.exists, marks)) and time.monotonic() < end:
             time.sleep(0.01)
     finally:
