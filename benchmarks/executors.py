@@ -109,9 +109,8 @@ def main() -> None:
         kept = [own_share(Path(folder, str(i))) for i in range(5)]
     for words, times in (("without", without), ("with", kept)):
         clock, processor = (1e3 * statistics.median(column) for column in zip(*times, strict=True))
-        print(
-            f"our own share of a task, {words} a run directory: {clock:.3f} ms, {processor:.3f} of the processor"
-        )
+        times_told = f"{clock:.3f} ms, {processor:.3f} of the processor"
+        print(f"our own share of a task, {words} a run directory: {times_told}")
     print(f"\n{'executor, 2 workers':36}{'ms a task':>10}{'alone':>8}")
     pools: dict[str, Callable[[], Any]] = {
         "ThreadPoolExecutor": lambda: ThreadPoolExecutor(2),

@@ -90,7 +90,7 @@ def sleeps(x: Any, folder: str, seconds: float = 60.0) -> float:
 
 
 def ends_its_driver(x: Any, folder: str, driver: int, number: int, at: int = 12) -> float:
-    """In its `at`-th evaluation, the driver gets a signal, and this goes on."""
+    """In its `at`-th evaluation, the driver (or another process) gets a signal, and this goes on."""
     note(folder, f"{os.getpid()}")
     if len(notes(folder)) >= at and is_first(folder):
         os.kill(driver, number)
