@@ -343,10 +343,24 @@ def test_durability(path, durability, level):
 def test_auto_syncs_each_row_while_evaluations_are_slow(path):
     log = EvaluationLog(path, "auto")
     levels = []
+    began = 1.0
     for slot, seconds in enumerate([0.05, 0.3, 0.01, 0.01]):  # means 0.05, 0.175, 0.12, 0.0925
-        log.record((0, 0, slot, 0, 0), Outcome("value", 1.0), X, 1.0, seconds)
+        log.record((0, 0, slot, 0, 0), Outcome("value", 1.0), X, began, seconds)
         levels.append(pragma(log, "synchronous"))
+        began += seconds
     assert levels == [NORMAL, FULL, FULL, NORMAL]
+    log.close()
+
+
+def test_auto_looks_at_the_pace_of_all_workers_together(path):
+    """Twenty at a time that take a second each: a row comes every 50 ms."""
+    log = EvaluationLog(path, "auto")
+    for slot in range(40):
+        log.record((0, 0, slot, 0, 0), Outcome("value", 1.0), X, 1.0 + slot // 20, 1.0)
+    assert pragma(log, "synchronous") == NORMAL
+    batch = [((0, 1, slot, 0, 0), Outcome("value", 1.0), X, 9.0, 1.0) for slot in range(20)]
+    log.record_many(batch)
+    assert pragma(log, "synchronous") == FULL  # nine seconds for sixty of them
     log.close()
 
 

@@ -704,8 +704,8 @@ def test_a_damaged_row_of_the_last_generation_is_refused(run: Path) -> None:
 
 def test_a_refused_call_changes_nothing(run: Path) -> None:
     before = contents(run)
-    with ThreadPoolExecutor(1) as pool, pytest.raises(ArgumentError, match="timeout"):
-        resume(run, bumpy, max_evaluations=100, timeout=5.0, executor=pool)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ArgumentError, match="executor: found together with"):
+        resume(run, bumpy, max_evaluations=100, workers=2, executor=pool)
     assert contents(run) == before
 
 

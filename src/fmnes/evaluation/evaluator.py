@@ -83,9 +83,15 @@ def choose_evaluator(
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
         made: Evaluator = make(fun, d, timeout=timeout, retries=retries, kept_in=kept_in, space=space)
         return made
+    if executor is not None:
+        if workers != 1 or vectorized:
+            raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
+        from fmnes.evaluation.executors import evaluator_by
+
+        return evaluator_by(executor, fun, d, timeout=timeout, space=space)
     if isinstance(fun, Command):
-        if executor is not None or vectorized:
-            raise ArgumentError("fun: found a Command together with executor or vectorized; wanted workers=")
+        if vectorized:
+            raise ArgumentError("fun: found a Command together with vectorized; wanted workers=")
         command = fun if timeout is None else replace(fun, timeout=timeout)
         # Any point will do: it tells the names, and which of them are whole numbers.
         command.check(d, None if space is None else space.named(np.zeros(d)))
@@ -97,12 +103,6 @@ def choose_evaluator(
         raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point, or a Command")
     if space is not None:
         fun = Named(fun, space, vectorized)
-    if executor is not None:
-        if workers != 1 or vectorized:
-            raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
-        from fmnes.evaluation.executors import ExecutorEvaluator
-
-        return ExecutorEvaluator(fun, executor, timeout=timeout)
     if vectorized:
         if workers != 1 or timeout is not None:
             raise ArgumentError("vectorized: found together with workers or timeout; wanted one of them")

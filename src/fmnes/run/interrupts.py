@@ -92,11 +92,14 @@ def sigterm_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # somebody else cares for it
+    before = signal.getsignal(signal.SIGTERM)
+    # `ray.init` sets a handler that ends the script; any other one is somebody's who cares for it.
+    rays = str(getattr(before, "__module__", "")).partition(".")[0] == "ray"
+    if before is not signal.SIG_DFL and not rays:
         yield
         return
     signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, before)

@@ -98,7 +98,8 @@ def minimize(
         rng: a seed, a NumPy Generator, or None for a fresh seed (`result.seed` tells which).
         workers: evaluate in so many processes of ours (-1: one per core). A crash, a hang or a kill costs one
             evaluation and nothing else; the results are those of workers=1.
-        executor: evaluate through any `concurrent.futures.Executor` instead.
+        executor: evaluate through any `concurrent.futures.Executor` instead, or by an adapter for a cluster
+            such as `fmnes.integrations.dask.executor(client)`.
         vectorized: `fun` takes all points of a generation at once; what it raises is raised.
         timeout: seconds after which an evaluation is killed, with everything it has started, and has failed.
         retries: how often a lost evaluation is tried again before the run stops with LOST.

@@ -12,6 +12,7 @@ same transaction.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -39,7 +40,7 @@ VERSIONS = {
     1: [("table", "evaluations", SCHEMA)],
     2: [("table", "evaluations", SCHEMA), ("table", "more", MORE_SCHEMA)],
 }
-#: Mean seconds an evaluation from which on durability "auto" pays for a sync of each row (about 3 ms).
+#: Mean seconds from row to row from which on durability "auto" pays for a sync of each (about 3 ms).
 SLOW_SECONDS = 0.1
 
 _Key = tuple[int, ...]
@@ -56,7 +57,8 @@ class EvaluationLog(Questions):
         self.safe_mode = on_network(self.path)
         """On a network file system: the slower journal that works there, and a sync of each row."""
         self._durability, self._read_only = durability, read_only
-        self._seconds, self._rows = 0.0, 0
+        self._first, self._last, self._rows = math.inf, -math.inf, 0
+        """When the first evaluation began and the last one ended, of so many rows written here."""
         self._process = os.getpid()
         with self._reading():
             if not read_only and not self.path.exists():
@@ -80,7 +82,7 @@ class EvaluationLog(Questions):
         row = encode(key, outcome, x, started, duration, worker)
         more = encode_more(key, outcome)
         with self._writing():
-            self._adapt(1, duration)
+            self._adapt(1, started, started + duration)
             if more is None:
                 self._db.execute(INSERT, row)
             else:
@@ -92,7 +94,9 @@ class EvaluationLog(Questions):
         encoded = [encode(*row) for row in rows]
         more = [found for key, outcome, *_ in rows if (found := encode_more(key, outcome))]
         with self._writing():
-            self._adapt(len(encoded), sum(row[12] for row in encoded))
+            if rows:
+                ends = [started + duration for *_, started, duration in rows]
+                self._adapt(len(rows), min(row[3] for row in rows), max(ends))
             self._insert(encoded, more)
 
     def _insert(self, rows: list[tuple[Any, ...]], more: list[tuple[Any, ...]]) -> None:
@@ -106,14 +110,18 @@ class EvaluationLog(Questions):
             self._db.executemany(INSERT_MORE, more)
         self._db.execute("COMMIT")
 
-    def _adapt(self, rows: int, seconds: float) -> None:
-        """Durability "auto": sync each row while the evaluations are slow enough not to notice."""
+    def _adapt(self, rows: int, began: float, ended: float) -> None:
+        """Durability "auto": sync each row while they come slowly enough not to notice.
+
+        That is the pace of all workers together: a thousand of them bring a row each millisecond, and their
+        syncs would be all that the driver does.
+        """
         if self._durability != "auto" or self.safe_mode:
             return
-        was_slow = self._seconds > SLOW_SECONDS * self._rows
-        self._seconds += seconds
+        was_slow = self._last - self._first > SLOW_SECONDS * self._rows
+        self._first, self._last = min(self._first, began), max(self._last, ended)
         self._rows += rows
-        is_slow = self._seconds > SLOW_SECONDS * self._rows
+        is_slow = self._last - self._first > SLOW_SECONDS * self._rows
         if is_slow != was_slow:
             self._db.execute(f"PRAGMA synchronous={'FULL' if is_slow else 'NORMAL'}")
 

@@ -187,12 +187,21 @@ class Command:
         finally:
             evaluator.close()
 
-    def check(self, d: int | None = None, names: Iterable[str] | Mapping[str, Any] | None = None) -> None:
+    def check(
+        self,
+        d: int | None = None,
+        names: Iterable[str] | Mapping[str, Any] | None = None,
+        *,
+        elsewhere: bool = False,
+    ) -> None:
         """Raises ArgumentError if it cannot run, or not with points of d coordinates or of these names.
 
         names: those of the parameters; or a point, {name: value}, which also tells whole numbers.
+        elsewhere: it is to run on other machines, and only there it can be seen whether the program is there.
         """
         self._check_names(read_inputs(self), d, names)
+        if elsewhere:
+            return
         self._check_program()
         if self.memory_limit is not None and not sys.platform.startswith("linux"):
             raise ArgumentError(f"memory_limit: found {self.memory_limit}, wanted None: it needs Linux")

@@ -15,7 +15,7 @@ from typing import Any
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.clock import AwakeClock, wait_for
+from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.programs.checks import check_bytes
 from fmnes.evaluation.programs.command import Command
@@ -41,7 +41,7 @@ class CommandEvaluator:
 
     What is kept of failed evaluations goes to the folder `kept_in`, made when it is needed, unless the
     command has a directory of its own. `named` gives a point in the user's words, {name: value}; without it
-    the command's own names count.
+    the command's own names count. `is_wanted` is asked at every tick; once it says no, the batch ends early.
     """
 
     def __init__(
@@ -52,8 +52,10 @@ class CommandEvaluator:
         *,
         named: Callable[[Vector], dict[str, Any]] | None = None,
         workspace: Workspace | None = None,
+        is_wanted: Callable[[], bool] | None = None,
     ) -> None:
         command.check()
+        self._is_wanted = is_wanted
         self._command = command
         self._inputs = read_inputs(command)
         sources = [command.value or {}, *(command.outputs or {}).values()]
@@ -95,7 +97,9 @@ class CommandEvaluator:
                 for position in [p for p, program in running.items() if program.has_ended()]:
                     yield position, self._finish(tasks[position], running.pop(position))
                     most = self._workers
-                if running and time.monotonic() >= end:
+                if running and (
+                    time.monotonic() >= end or not (self._is_wanted is None or self._is_wanted())
+                ):
                     return
         finally:
             self._abandon(list(running.values()))
@@ -146,7 +150,8 @@ class CommandEvaluator:
     def _step(self, programs: Collection[Program], end: float) -> None:
         """Wait until something happens, and no longer than anything may take."""
         now = self._clock.now()
-        wait = min(end - time.monotonic(), *(program.due(now) - now for program in programs), math.inf)
+        tick = math.inf if self._is_wanted is None else TICK
+        wait = min(end - time.monotonic(), *(program.due(now) - now for program in programs), tick)
         for key, _ in self._selector.select(wait_for(wait)):
             key.data()
         now = self._clock.now()

@@ -44,13 +44,29 @@ class Workers:
     Children get the environment, the directory and the sys.path of the moment this object was made.
     """
 
-    def __init__(self, fun: Callable[[Any], Any], workers: int, *, timeout: float | None = None) -> None:
+    def __init__(
+        self,
+        fun: Callable[[Any], Any] | bytes,
+        workers: int,
+        *,
+        timeout: float | None = None,
+        path: Sequence[str] = (),
+        is_wanted: Callable[[], bool] | None = None,
+    ) -> None:
+        """fun: the objective, or what `ship` has made of it.
+
+        path: where its modules are looked for before sys.path. is_wanted: asked at every tick; once it says
+        no, the batch ends early, as at its deadline.
+        """
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
             raise ArgumentError(f"workers: found {workers!r}, wanted a whole number above 0")
         self._count = int(workers)
         self._timeout: float = check_number("timeout", timeout, above=0) or math.inf
-        path = json.dumps([os.path.abspath(entry) for entry in sys.path if isinstance(entry, str)]).encode()
-        self._first_message = path + b"\n" + frame(ship(fun))
+        self._is_wanted = is_wanted
+        places = [os.path.abspath(entry) for entry in sys.path if isinstance(entry, str)]
+        places = [*(entry for entry in path if entry not in places), *places]
+        function = fun if isinstance(fun, bytes) else ship(fun)
+        self._first_message = json.dumps(places).encode() + b"\n" + frame(function)
         self._environment = dict(os.environ)
         self._directory = os.getcwd()
         self._selector = selectors.DefaultSelector()
@@ -120,6 +136,8 @@ class Workers:
         self._selector.close()
 
     def _over(self, deadline: float | None) -> bool:
+        if self._is_wanted is not None and not self._is_wanted():
+            return True
         return self._state == "closed" or (deadline is not None and time.monotonic() >= deadline)
 
     def _abandon(self) -> None:
@@ -164,7 +182,7 @@ class Workers:
     def _wait(self, deadline: float = math.inf) -> Finished:
         """Sleep until something happens, and tell which tasks that has finished."""
         now = time.monotonic()
-        until = deadline - now
+        until = deadline - now if self._is_wanted is None else min(deadline - now, TICK)
         if self._retry_at > now:
             until = min(until, self._retry_at - now)
         expires = min((worker.expires for worker in self._workers), default=math.inf)

@@ -1,0 +1,77 @@
+"""Evaluations on a Dask cluster: `executor=fmnes.integrations.dask.executor(client)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from fmnes.arguments import shown
+from fmnes.errors import ArgumentError, MissingExtra
+from fmnes.evaluation import remote
+
+
+def executor(cluster: Any, **options: Any) -> DaskExecutor:
+    """An executor for `minimize` and `resume`. Each evaluation is isolated and timed in a Dask worker.
+
+    cluster: a `distributed.Client`, the address of a scheduler, or a cluster such as dask-jobqueue's
+        `SLURMCluster`.
+    options: those of `Client.get_executor`, such as resources={"GPU": 1}.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingExtra("fmnes.integrations.dask", "dask") from error
+    if isinstance(cluster, Client):
+        return DaskExecutor(cluster, options)
+    if isinstance(cluster, str) or hasattr(cluster, "scheduler_address"):
+        return DaskExecutor(Client(cluster, set_as_default=False), options, owns_client=True)
+    raise ArgumentError(
+        f"cluster: found {shown(cluster)}, wanted a distributed.Client, an address or a cluster of Dask"
+    )
+
+
+class DaskExecutor(Executor):
+    isolates = True
+
+    def __init__(self, client: Any, options: dict[str, Any], *, owns_client: bool = False) -> None:
+        # Not pure: Dask would make equal points one evaluation, and a second try of one none at all.
+        self._executor = client.get_executor(**{**options, "pure": False})
+        self._client = client
+        self._owns_client = owns_client
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if self._client.status not in ("running", "connecting"):
+            raise ConnectionError(f"the client of Dask is {self._client.status}")
+        future: Future[Any] = self._executor.submit(_run, fn, *args, **kwargs)
+        return future
+
+    def put(self, data: bytes) -> Any:
+        """Large data goes from worker to worker, not through the scheduler."""
+        return self._client.scatter(data, hash=False)
+
+    def n_workers(self) -> int | None:
+        """The tasks that it runs at a time now; None while it has no workers yet."""
+        return sum(self._client.nthreads().values()) or None
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if self._owns_client:
+            self._client.close()
+
+
+def _run(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """In a worker, which cannot stop its threads: our child ends when nobody wants the task any more."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    key = worker.get_current_task()
+
+    def is_wanted() -> bool:
+        try:
+            task = worker.state.tasks.get(key)
+            return task is not None and task.state not in ("cancelled", "released", "forgotten")
+        except AttributeError:  # another Dask
+            return True
+
+    with remote.watched(is_wanted):
+        return fn(*args, **kwargs)

@@ -1,0 +1,70 @@
+"""Real clusters, started once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def dask_client() -> Iterator[Any]:
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="session")
+def dask(dask_client: Any) -> Executor:
+    from fmnes.integrations import dask
+
+    return dask.executor(dask_client)
+
+
+@pytest.fixture(scope="session")
+def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+    import ray
+
+    from fmnes.integrations import ray as ours
+
+    patch = pytest.MonkeyPatch()
+    for name, value in {
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    }.items():
+        patch.setenv(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own, about its own
+        ray.init(
+            num_cpus=2,
+            include_dashboard=False,
+            object_store_memory=80_000_000,
+            log_to_driver=False,
+            configure_logging=False,
+        )
+        yield ours.executor()
+        ray.shutdown()
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def joblib() -> Iterator[Executor]:
+    from joblib.externals.loky import get_reusable_executor
+
+    from fmnes.integrations import joblib
+
+    yield joblib.executor(2)
+    get_reusable_executor().shutdown(wait=True, kill_workers=True)
+
+
+@pytest.fixture(params=["dask", "ray", "joblib"])
+def engine(request: pytest.FixtureRequest) -> Any:
+    return request.getfixturevalue(request.param)
