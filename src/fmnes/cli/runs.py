@@ -18,6 +18,7 @@ from fmnes.cli.methods import Method, check_method
 from fmnes.cli.next_steps import anew, as_line, as_lines, next_steps, when_broken
 from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
 from fmnes.cli.taken import changed, taken
+from fmnes.cli.worker import Queue, queue_options
 from fmnes.errors import ArgumentError, FmnesError, ObjectiveError
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
@@ -74,6 +75,7 @@ def minimize(
     max_seconds: MaxSeconds = None,
     target: Target = None,
     workers: Workers = None,
+    queue: Queue = None,
     timeout: Timeout = None,
     retries: Retries = None,
     method: Method = None,
@@ -104,6 +106,7 @@ def minimize(
         options["rng"] = check_number("seed", options.pop("seed"), above=-1, whole=True, optional=False)
     if isinstance(options.get("method"), str):
         check_method(options["method"])
+    options |= queue_options(queue, workers)
     in_file = check_path("run_dir", options.pop("run_dir", folder))
     kept = run_dir or Path(in_file)
 
@@ -130,6 +133,7 @@ def resume(
     max_seconds: MaxSeconds = None,
     target: Target = None,
     workers: Workers = None,
+    queue: Queue = None,
     timeout: Timeout = None,
     retries: Retries = None,
     as_json: Json = False,
@@ -141,6 +145,7 @@ def resume(
     flags = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "target": target}
     flags |= {"workers": workers, "timeout": timeout, "retries": retries}
     options: Any = {name: value for name, value in flags.items() if value is not None}
+    options |= queue_options(queue, workers)
     budget = max_evaluations or begun.max_evaluations
     display = LiveDisplay(budget, made_before=reading.count_evaluations(run))
     _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json, begun.problem)
