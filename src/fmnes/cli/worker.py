@@ -39,7 +39,7 @@ def worker(
     directory: Annotated[Path, typer.Argument(help="The directory of the queue, the same as the driver's.")],
     problem: Annotated[
         Path | None,
-        typer.Argument(metavar="[PROBLEM.toml]", help="The driver's problem file, if it has one."),
+        typer.Argument(metavar="[PROBLEM.toml]", help="The driver's problem file, if any."),
     ] = None,
     function: Annotated[
         str | None,
@@ -51,8 +51,7 @@ def worker(
     idle: Annotated[
         float | None,
         typer.Option(
-            help=f"Seconds to wait for a driver. [default: {IDLE_SECONDS:g}, or {OVER_SECONDS:g} after a run's "
-            "end]",
+            help=f"Seconds to wait for a driver; {IDLE_SECONDS:g}, or {OVER_SECONDS:g} after a run's end.",
             min=0.0,
         ),
     ] = None,

@@ -183,7 +183,7 @@ class Board:
         claims = self._names(self._claimed)
         for name in claims:
             wanted = self._wanted.get(name.key)
-            if wanted is None or name.handout != wanted.handout:
+            if wanted is None or wanted.answer or name.handout != wanted.handout:
                 if name.key not in self._left:
                     place.remove(self._claimed / str(name))
             elif self._silences.of(self._claimed / str(name)) >= self._job.lease:
@@ -193,7 +193,7 @@ class Board:
                 wanted.since = now
         self._silences.keep({str(name) for name in claims})
         for key, wanted in list(self._wanted.items()):
-            if key in waiting:
+            if wanted.answer or key in waiting:
                 wanted.since = now
             elif now - wanted.since >= self._job.lease and key in self._wanted:
                 # Neither waiting nor claimed nor answered: somebody has deleted it.

@@ -31,8 +31,8 @@ class FileQueue:
         fmnes worker queue --function model:simulate
 
     A worker imports the objective itself; one that has another is refused. Each evaluation is isolated and
-    timed by its worker (`timeout=` works). One that dies or loses its machine costs the evaluation that it was
-    working on, which is made again elsewhere; the results are those of a run without workers.
+    timed by its worker (`timeout=` works). A worker that dies, or its machine, costs the evaluation that it
+    was working on, which is made again elsewhere; the results are those of a run without workers.
 
     directory: a new or empty one, or one that a queue was made in. One driver at a time.
     lease: seconds without a sign of life after which a worker is taken for dead.

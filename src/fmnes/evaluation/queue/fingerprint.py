@@ -2,7 +2,7 @@
 
 The objective itself never goes through the directory: a worker imports its own. Of a function count the text
 of its source, its default arguments, what its closure holds and what `functools.partial` or its object give
-it, as far as these are plain data, arrays or functions. Of a Command counts what it is told to run and how its
+it, as far as these are plain data, arrays or functions. Of a Command counts what it is told to run, how its
 answer is read, and the contents of its templates.
 
 Not seen: functions and modules that it calls, global variables, files and programs, the environment, and

@@ -1,11 +1,11 @@
 """What the files of a queue are called. A name says all that must be known before a file is opened.
 
-    open/0.12.3.0.0.h1                a task that waits: restart, generation, slot, redraw, attempt; handed out
-                                      once before
-    claimed/0.12.3.0.0.h1@node7-4711-5f3a09c2        a worker has it
-    answers/0.12.3.0.0.h1@node7-4711-5f3a09c2        what came of it
-    workers/node7-4711-5f3a09c2                      a worker, while it lives
+    open/0.12.3.0.0.h1                            a task that waits for a worker
+    claimed/0.12.3.0.0.h1@node7-4711-5f3a09c2     a worker has it
+    answers/0.12.3.0.0.h1@node7-4711-5f3a09c2     what came of it
+    workers/node7-4711-5f3a09c2                   a worker, while it lives
 
+The numbers are restart, generation, slot, redraw and attempt; h1 says that it was handed out once before.
 Two workers never write to one name. Whatever is called otherwise is not ours: it is neither read nor deleted.
 """
 

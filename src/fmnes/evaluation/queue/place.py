@@ -141,7 +141,7 @@ def beat(folder: Path, name: str) -> bool:
 
 
 def pulse(path: Path) -> Any:
-    """Something that changes with every sign of life, to be compared with nothing but itself; None if gone."""
+    """What changes with every sign of life, to be compared with nothing but itself; None if it is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     except OSError:

@@ -1,8 +1,7 @@
 """What a worker is told from outside: to end, or that nobody wants its evaluation any more.
 
 SIGTERM is how a batch system ends a job, SIGINT is Ctrl-C. Whichever comes is an exception only where the
-worker waits, inside of `unless_told`; everywhere else it is noted, so that no claim and no answer is left half
-made.
+worker waits, inside of `unless_told`; everywhere else it is noted: no claim and no answer is left half made.
 """
 
 from __future__ import annotations

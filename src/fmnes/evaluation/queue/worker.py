@@ -179,8 +179,8 @@ class _Worker:
                 return self._claims.give_back()
             self._say(f"the task {name} cannot be used: {error}")
             return self._claims.drop(self._claims.let_go() or name)
-        restart, *rest = name.key
-        task = Task(x, *rest, restart)
+        restart, generation, slot, redraw, attempt = name.key
+        task = Task(x, generation, slot, redraw, attempt, restart)
         outcome = self._signals.unless_told(lambda: self._evaluate(task))
         if outcome is not None and outcome.status == "lost" and outcome.fault:
             self._signals.unless_told(lambda: time.sleep(_TOLD_SECONDS))
@@ -235,9 +235,9 @@ def make_evaluator(objective: Any, job: Job, directory: Path) -> Evaluator:
 def _refusal(directory: Path, ours: Fingerprint, theirs: Fingerprint, differing: str) -> str:
     return (
         f"objective: found {ours.name!r} (hash {ours.hash[:12]}), wanted {theirs.name!r} (hash "
-        f"{theirs.hash[:12]}), which the driver of {directory} minimises: another {differing}. The hash is that "
-        "of the source text and of the arguments it is called with, or of a program's command and templates; "
-        "start the worker with the driver's own"
+        f"{theirs.hash[:12]}), which the driver of {directory} minimises: another {differing}. The hash is "
+        "that of a function's source text and arguments, or of a program's command and templates; start the "
+        "worker with the driver's own"
     )
 
 
