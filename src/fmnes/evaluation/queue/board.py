@@ -23,7 +23,7 @@ from fmnes.evaluation.queue.job import Job, beat_seconds, read_job, write_job
 from fmnes.evaluation.queue.leases import Crew, Silences
 from fmnes.evaluation.queue.messages import MAX_ANSWER, dump_task, load_answer, load_task, max_task
 from fmnes.evaluation.queue.names import Key, Name
-from fmnes.logger import logger, one_line
+from fmnes.logger import logger, one_line, waiting
 from fmnes.outcome import Outcome, lost
 from fmnes.result import Vector
 
@@ -179,7 +179,7 @@ class Board:
                 "system cannot keep a queue to one driver, wanted another directory for each"
             )
         now = self._clock.now()
-        waiting = {name.key for name in self._names(self._open, names.read_task)}
+        unclaimed = {name.key for name in self._names(self._open, names.read_task)}
         claims = self._names(self._claimed)
         for name in claims:
             wanted = self._wanted.get(name.key)
@@ -193,7 +193,7 @@ class Board:
                 wanted.since = now
         self._silences.keep({str(name) for name in claims})
         for key, wanted in list(self._wanted.items()):
-            if wanted.answer or key in waiting:
+            if wanted.answer or key in unclaimed:
                 wanted.since = now
             elif now - wanted.since >= self._job.lease and key in self._wanted:
                 # Neither waiting nor claimed nor answered: somebody has deleted it.
@@ -231,7 +231,7 @@ class Board:
         alone = now - self._alone_since
         if alone >= self._told + (ALONE_AGAIN if self._told else ALONE_SECONDS):
             self._told = alone
-            logger.warning(
+            waiting.warning(
                 "no worker is there, and %d points wait for one since %.0f s; to start one:  %s",
                 len(self._wanted),
                 alone,

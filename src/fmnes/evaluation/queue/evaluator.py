@@ -29,7 +29,7 @@ class QueueEvaluator:
                 for key, outcome in found:
                     yield positions.pop(key), outcome
                     board.forget(key)
-                if not positions or (deadline is not None and time.monotonic() >= deadline):
+                if not positions or self._closed or (deadline is not None and time.monotonic() >= deadline):
                     return
                 if found:
                     pauses.happened(len(found))
