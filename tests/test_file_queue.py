@@ -135,7 +135,7 @@ def same(a: Result, b: Result) -> None:
 
 # -- a run --------------------------------------------------------------------------------------------------
 
-SEARCH: dict[str, Any] = {"population_size": 20, "max_evaluations": 260, "rng": 5}
+SEARCH: dict[str, Any] = {"population_size": 20, "max_evaluations": 200, "rng": 5, "max_seconds": 100}
 START = np.array([1.0, -0.5, 0.8])
 
 
@@ -244,7 +244,9 @@ def test_a_driver_that_finds_another_where_locks_do_nothing_stops(tmp_path: Path
 def test_named_parameters_come_to_the_workers_by_name(crowd: Crowd) -> None:
     crowd.start("named", 2)
     space = {"width": fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)}
-    found = minimize(queue_model.named, space, rng=2, max_evaluations=60, executor=FileQueue(crowd.queue))
+    found = minimize(
+        queue_model.named, space, rng=2, max_evaluations=60, max_seconds=60, executor=FileQueue(crowd.queue)
+    )
     assert found.x == minimize(queue_model.named, space, rng=2, max_evaluations=60).x
 
 
@@ -343,9 +345,9 @@ def test_a_worker_that_is_told_to_end_gives_its_point_back_at_once(crowd: Crowd)
 
 
 def test_a_point_that_nobody_wants_any_more_is_stopped(crowd: Crowd) -> None:
-    worker = crowd.start("once_endless")
+    crowd.start("once_endless", 2)
     marker = Path(f"{crowd.calls}.3.0")
-    with evaluator(FileQueue(crowd.queue, lease=3), queue_model.once_endless) as evaluate:
+    with evaluator(FileQueue(crowd.queue, lease=LEASE), queue_model.once_endless) as evaluate:
         # One has an answer, and then the consumer has enough.
         with closing(evaluate(tasks(1.0, -3.0))) as batch:
             assert next(batch)[0] == 0
@@ -358,7 +360,7 @@ def test_a_point_that_nobody_wants_any_more_is_stopped(crowd: Crowd) -> None:
         began = time.monotonic()
         assert list(evaluate(tasks(-4.0), began + 1.0)) == [] and time.monotonic() - began < 3
         assert not crowd.claims() and not listed(crowd.queue / place.OPEN)
-    assert worker.poll() is None
+    assert [worker.poll() for worker in crowd.all] == [None, None]
 
 
 # -- the board by itself: the files of workers are made by hand ---------------------------------------------
