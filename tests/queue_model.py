@@ -31,6 +31,7 @@ def bumpy(x: Any) -> float:
 
 
 def other(x: Any) -> float:
+    note(x)
     return float(np.sum(x**2))
 
 

@@ -209,7 +209,7 @@ def test_a_new_run_takes_no_answer_of_an_old_one(tmp_path: Path) -> None:
     with evaluator(queue, queue_model.other, kept_in=str(tmp_path / "run" / "kept")) as first:
         batch = first(tasks(1.0), time.monotonic() + 0.2)
         assert list(batch) == []
-    made = fake_board(queue.directory)
+    made = fake_board(queue.directory, run=str(tmp_path.resolve() / "run"))
     made.submit(KEY, X)
     answer(queue.directory, claim(queue.directory, new_worker()), 7.0)
     del made  # killed, so to speak
@@ -301,7 +301,7 @@ def test_whatever_a_point_does_is_told_and_its_worker_lives_on(
     monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.1)
     worker = crowd.start("troubled")
     with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=3.0, retries=1) as evaluate:
-        found = dict(evaluate(tasks(0.1, 1, 2, 3, 4, 5, 6, 7, 8)))
+        found = dict(evaluate(tasks(0.1, 1, 2, 3, 4, 5, 6, 7, 8), time.monotonic() + 60))
         by_sigterm = [task._replace(attempt=1) for task in tasks(*[0.1] * 8, 8)[8:]]
         found[9] = dict(evaluate(by_sigterm))[0]
     got = {i: (o.status, o.fault) for i, o in found.items()}
@@ -369,10 +369,10 @@ KEY = (0, 0, 0, 0, 0)
 X = np.array([1.0, 0.5])
 
 
-def fake_board(directory: Path, lease: float = 0.3, **options: Any) -> Board:
+def fake_board(directory: Path, lease: float = 0.3, run: str = "run", **options: Any) -> Board:
     place.make_place(directory)
     clock = AwakeClock()
-    job = Job(fingerprint(queue_model.other), 2, None, lease, None, run="run", driver=new_worker())
+    job = Job(fingerprint(queue_model.other), 2, None, lease, None, run=run, driver=new_worker())
     return Board(directory, job, Crew(directory, lease, clock), clock, **options)
 
 
@@ -731,6 +731,7 @@ def test_a_task_that_is_none_is_not_evaluated(crowd: Crowd, what: str) -> None:
     board.forget(key)
     polled(board, 0.2)
     assert not crowd.claims() and listed(crowd.queue / place.ANSWERS) == []
+    assert crowd.counted().total() == 1
     assert worker.poll() is None
 
 
@@ -770,7 +771,8 @@ def test_a_worker_serves_one_run_after_another_and_ends_soon_after_the_last(crow
         with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=timeout) as evaluate:
             assert dict(evaluate(tasks(0.25)))[0].value == 0.25
     with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=0.5) as evaluate:
-        assert dict(evaluate(tasks(2)))[0].reason == "timed out after 0.5 s"
+        found = dict(evaluate(tasks(2), time.monotonic() + 20))
+        assert found[0].reason == "timed out after 0.5 s"
     text = worker.communicate(timeout=30)[0]
     assert text.splitlines()[-1] == "the run has ended 3 0" and worker.returncode == 0
     assert listed(crowd.queue / place.WORKERS) == []
@@ -912,11 +914,18 @@ def made_with(constant: Any) -> Callable[[Any], float]:
     return inner
 
 
-def countdown(x: Any) -> float:
-    def again(n: int) -> float:
-        return again(n - 1) if n else 0.0
+def with_default(constant: Any) -> Callable[[Any], float]:
+    def inner(x: Any, factor: Any = constant) -> float:
+        return float(x[0] * factor)
 
-    return again(3)
+    return inner
+
+
+def typed(module: str) -> Any:
+    """A function without a source."""
+    names: dict[str, Any] = {"__name__": module}
+    exec("def typed(x): return 1.0", names)
+    return names["typed"]
 
 
 def recursive() -> Callable[[Any], float]:
@@ -947,6 +956,8 @@ def test_the_same_objective_has_the_same_hash_and_another_one_has_not() -> None:
         made_with([1.0 + 2**-52]),
         made_with(np.array([1.0])),
         made_with({1.0: "a"}),
+        with_default(1.0),
+        with_default(2.0),
         Model(1.0),
         Model(2.0),
         Model(1.0).energy,
@@ -966,6 +977,7 @@ def test_the_same_objective_has_the_same_hash_and_another_one_has_not() -> None:
         (made_with([1.0]), made_with([1.0])),
         (functools.partial(queue_model.scaled, factor=2.0), queue_model.twice),
         (Model(3.0), Model(3.0)),
+        (typed("__main__"), typed("script")),
         (
             fmnes.Command(["true", "{x0}"], timeout=3, keep="none", here="/", environment={"TOKEN": "1"}),
             fmnes.Command(["true", "{x0}"], environment={"TOKEN": "2"}),
