@@ -223,7 +223,7 @@ def test_a_second_driver_is_refused_while_the_first_one_lives(tmp_path: Path) ->
     with evaluator(queue, queue_model.other):
         for second in (queue, FileQueue(tmp_path / "queue")):
             with pytest.raises(RunError, match=f"in use by process {os.getpid()} on"):
-                minimize(queue_model.other, [1.0, 1.0], 0.1, executor=second)
+                minimize(queue_model.other, [1.0, 1.0], 0.1, executor=second, max_seconds=1)
     with evaluator(queue, queue_model.other):
         pass
 
@@ -641,7 +641,7 @@ def test_only_a_directory_of_our_own_is_used(tmp_path: Path) -> None:
     }.items():
         before = sorted(map(str, directory.rglob("*")))
         with pytest.raises(RunError, match=words):
-            minimize(queue_model.other, X, 0.1, executor=FileQueue(directory))
+            minimize(queue_model.other, X, 0.1, executor=FileQueue(directory), max_seconds=1)
         assert sorted(map(str, directory.rglob("*"))) == before
     assert (mine / "thesis.tex").read_text() == "years of work"
 
@@ -873,7 +873,7 @@ def test_a_problem_file_with_templates_goes_through_a_queue(tmp_path: Path) -> N
         # Whoever has another template is refused.
         (tmp_path / "deck.txt.in").write_text("{layers} {width}\n")
         with evaluator_of_problem(tmp_path, "{width} {layers}\n"):
-            refused = command_line("worker", "queue", "problem.toml", cwd=tmp_path)
+            refused = command_line("worker", "queue", "problem.toml", "--idle", "1", cwd=tmp_path)
     finally:
         for worker in workers:
             worker.terminate()
