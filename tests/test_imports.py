@@ -77,7 +77,7 @@ ALLOWED: dict[str, set[str]] = {
     "steps": {"errors", "result", "backends"},
     "strategies": {"errors", "result", "arguments", "backends", "steps"},
     "storage": {"errors", "result", "outcome", "outputs", "arguments"},
-    "evaluation": {"errors", "result", "outcome", "outputs", "arguments", "space"},
+    "evaluation": {"errors", "result", "outcome", "outputs", "arguments", "space", "logger", "storage"},
     "report": {"errors", "result", "outcome", "arguments", "space", "text", "logger"},
     "records": {"errors", "space", "storage"},
     "search": {

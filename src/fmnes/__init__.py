@@ -20,6 +20,7 @@ from fmnes.errors import (
     UsageError,
 )
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.queue.file_queue import FileQueue
 from fmnes.outcome import LOST
 from fmnes.parameters import Integer, Real
 from fmnes.records.table import Evaluations
@@ -44,6 +45,7 @@ __all__ = [
     "Command",
     "Evaluations",
     "Failure",
+    "FileQueue",
     "FmnesError",
     "Infeasible",
     "Integer",

@@ -12,6 +12,8 @@ import logging
 logger = logging.getLogger("fmnes")
 # Without it Python itself prints what is WARNING or worse.
 logger.addHandler(logging.NullHandler())
+#: What a run waits for somebody to do: whoever watches its progress is told, too.
+waiting = logging.getLogger("fmnes.waiting")
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.cli import bench, export, output, problems, report, runs, show, stop, watch
+from fmnes.cli import bench, export, output, problems, report, runs, show, stop, watch, worker
 from fmnes.cli.methods import Method
 from fmnes.cli.reproduction import reproduce
 from fmnes.problems import predator_prey
@@ -87,6 +87,7 @@ app.command("try")(problems.try_)
 app.command()(runs.minimize)
 app.command()(runs.resume)
 app.command()(stop.stop)
+app.command()(worker.worker)
 app.command()(show.show)
 app.command()(export.export)
 app.command()(report.report)

@@ -19,6 +19,7 @@ from fmnes.cli.next_steps import anew, as_line, as_lines, as_page, next_steps, w
 from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
 from fmnes.cli.taken import changed, taken
 from fmnes.cli.watch import open_watch
+from fmnes.cli.worker import Queue, queue_options
 from fmnes.errors import ArgumentError, FmnesError, ObjectiveError
 from fmnes.plots.drawing import need_matplotlib
 from fmnes.report.live import LiveDisplay
@@ -77,6 +78,7 @@ def minimize(
     max_seconds: MaxSeconds = None,
     target: Target = None,
     workers: Workers = None,
+    queue: Queue = None,
     timeout: Timeout = None,
     retries: Retries = None,
     method: Method = None,
@@ -108,6 +110,7 @@ def minimize(
         options["rng"] = check_number("seed", options.pop("seed"), above=-1, whole=True, optional=False)
     if isinstance(options.get("method"), str):
         check_method(options["method"])
+    options |= queue_options(queue, workers)
     in_file = check_path("run_dir", options.pop("run_dir", folder))
     kept = run_dir or Path(in_file)
 
@@ -134,6 +137,7 @@ def resume(
     max_seconds: MaxSeconds = None,
     target: Target = None,
     workers: Workers = None,
+    queue: Queue = None,
     timeout: Timeout = None,
     retries: Retries = None,
     open_it: Open = False,
@@ -146,6 +150,7 @@ def resume(
     flags = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "target": target}
     flags |= {"workers": workers, "timeout": timeout, "retries": retries}
     options: Any = {name: value for name, value in flags.items() if value is not None}
+    options |= queue_options(queue, workers)
     budget = max_evaluations or begun.max_evaluations
     display = LiveDisplay(budget, made_before=reading.count_evaluations(run))
     _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json, open_it, begun.problem)

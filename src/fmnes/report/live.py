@@ -11,9 +11,11 @@ from typing import IO, cast
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from fmnes.report.progress import Progress, Rate, best_value, failed, speed
-from fmnes.report.terminal import QuietStream
+from fmnes.report.terminal import QuietStream, literal
+from fmnes.report.waiting import telling
 from fmnes.result import Result, View
 
 
@@ -31,8 +33,10 @@ class LiveDisplay:
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._lines = None if self._live else Progress(stream, made_before)
         self._shown = 0.0
+        self._telling = telling(self._say)
 
     def __enter__(self) -> LiveDisplay:
+        self._telling.__enter__()
         if self._live:
             self._live.__enter__()
         return self
@@ -40,6 +44,7 @@ class LiveDisplay:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._telling.__exit__(kind, error, trace)
         if self._live:
             if self._view:
                 self._live.update(self._table(self._view), refresh=True)
@@ -54,6 +59,12 @@ class LiveDisplay:
         elif self._live and time.monotonic() - self._shown > 0.1:
             self._shown = time.monotonic()
             self._live.update(self._table(view), refresh=True)
+
+    def _say(self, text: str) -> None:
+        if self._live:
+            self._live.console.print(Text(literal(text)), soft_wrap=True)
+        elif self._lines:
+            self._lines.say(text)
 
     def end(self, result: Result) -> None:
         """The last frame has the numbers of the result: a generation that was cut short has no view."""

@@ -7,7 +7,7 @@ import sys
 import time
 from typing import IO
 
-from fmnes.report.terminal import QuietStream
+from fmnes.report.terminal import QuietStream, literal
 from fmnes.result import View
 
 
@@ -66,6 +66,12 @@ class Progress:
         if now - self._shown >= self._every:
             self._shown = now
             self._write(describe(view, self._rate(view.evaluations)))
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        text = literal(text)
+        self._stream.write(f"\r{text.ljust(self._width)}\n" if self._live else f"{text}\n")
+        self._width = 0
 
     def close(self, view: View) -> None:
         """The last line stays."""

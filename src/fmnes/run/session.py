@@ -17,6 +17,7 @@ from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.records.table import Evaluations
 from fmnes.report.progress import Progress
+from fmnes.report.waiting import telling
 from fmnes.result import Result, StopReason, View
 from fmnes.run.interrupts import Wishes, sigterm_interrupts
 from fmnes.run.keeping import Keeping
@@ -57,6 +58,9 @@ def run_session(
             around.enter_context(sigterm_interrupts())
         elif kept_as:
             evaluator = kept = Keeping(evaluator)
+        shown = Progress(made_before=directory.log.count() if directory else 0) if progress else None
+        if shown:
+            around.enter_context(telling(shown.say))
         loop = Loop(
             state,
             evaluator,
@@ -68,7 +72,7 @@ def run_session(
             deadline=None if left is None else time.monotonic() + left,
             raise_errors=settings.on_error == "raise",
             callback=_in_words(callback, space),
-            progress=Progress(made_before=directory.log.count() if directory else 0) if progress else None,
+            progress=shown,
             snapshots=Snapshots(directory) if directory else None,
             wishes=Wishes(directory.path) if directory else None,
         )

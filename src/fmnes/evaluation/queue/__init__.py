@@ -1,0 +1,1 @@
+"""Evaluation by workers that share nothing with the driver but a directory."""

@@ -1,0 +1,303 @@
+"""The driver's side of a queue: points are handed out, answers are collected, dead workers are replaced.
+
+What the death of a worker means is decided here and nowhere else. A worker that gives no sign of life for a
+lease has vanished, and its point is handed out anew at once, at no cost to `retries`: machines die, and the
+others go on. A point on which as many as VANISHED different workers have vanished is lost, as if the
+evaluation had said so: the loop tries it again as often as `retries` says, and then the run stops, resumable.
+So no point can take the machines down one by one for ever, and none is ever failed for it. A worker that is
+told to end gives its point back itself, which counts for nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fmnes.errors import RunError, StorageError
+from fmnes.evaluation.clock import AwakeClock
+from fmnes.evaluation.queue import names, place
+from fmnes.evaluation.queue.job import Job, beat_seconds, read_job, write_job
+from fmnes.evaluation.queue.leases import Crew, Silences
+from fmnes.evaluation.queue.messages import MAX_ANSWER, dump_task, load_answer, load_task, max_task
+from fmnes.evaluation.queue.names import Key, Name
+from fmnes.logger import logger, one_line, waiting
+from fmnes.outcome import Outcome, lost
+from fmnes.result import Vector
+
+#: So many workers may vanish on one try of a point before it is lost.
+VANISHED = 3
+#: Seconds without a worker after which somebody is told, and again after so many more.
+ALONE_SECONDS, ALONE_AGAIN = 10.0, 600.0
+
+
+@dataclass
+class _Wanted:
+    """A point that is handed out."""
+
+    x: Vector
+    since: float
+    """When it was last seen in the queue."""
+    handout: int = 0
+    answer: Name | None = None
+    """Its file, which has been read."""
+    vanished: list[str] = field(default_factory=list)
+    """Workers that did, with the point in their hands."""
+
+
+class Board:
+    """Who has locked the directory has one of these. Points are known by their keys.
+
+    submit, poll and withdraw may be called in any order. An answer stays on disk until `forget`: if we are
+    killed before it is in the log, the next driver finds it.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        job: Job,
+        crew: Crew,
+        clock: AwakeClock,
+        *,
+        call: str = "fmnes worker",
+        resumed: bool = False,
+    ) -> None:
+        """call: the line that starts a worker. resumed: a driver before us may have left answers."""
+        self._directory = directory
+        self._job, self._id = job, job.id
+        self._crew = crew
+        self._clock = clock
+        self._call = call
+        self._open, self._claimed, self._answers = (
+            directory / name for name in (place.OPEN, place.CLAIMED, place.ANSWERS)
+        )
+        self._wanted: dict[Key, _Wanted] = {}
+        self._given_up: list[tuple[Key, Outcome]] = []
+        self._unusable: set[Name] = set()
+        """Answers that are none and cannot be removed."""
+        self._silences = Silences(clock)
+        self._next_look = clock.now()
+        self._alone_since: float | None = None
+        self._told = 0.0
+        self._left: dict[Key, list[Name]] = {}
+        """What a driver that was killed has left of the same run: claims and answers, until they are used."""
+        with self._storing():
+            self._take_over(resumed)
+            write_job(directory, job)
+            place.write(directory, place.DRIVER, b"")
+        self._job_pulse = place.pulse(directory / place.JOB)
+
+    # -- the three steps ----------------------------------------------------------------------------------
+
+    def submit(self, key: Key, x: Vector) -> None:
+        wanted = self._wanted[key] = _Wanted(x, self._clock.now())
+        with self._storing():
+            for name in self._left.pop(key, []):
+                if self._is_of_use(name, x):
+                    wanted.handout = name.handout
+                    return
+            self._hand_out(key, wanted)
+
+    def poll(self) -> list[tuple[Key, Outcome]]:
+        """What has come in since the last time. Looks after the workers, too, now and then."""
+        with self._storing():
+            found = self._collect()
+            if self._clock.now() >= self._next_look:
+                self._look_after()
+                self._next_look = self._clock.now() + beat_seconds(self._job.lease)
+        found += self._given_up
+        self._given_up = []
+        return found
+
+    def forget(self, key: Key) -> None:
+        """Its outcome is safe."""
+        wanted = self._wanted.pop(key, None)
+        if wanted is None:
+            return
+        if wanted.handout:  # somebody else may be about to take it up
+            place.remove(self._open / str(Name(key, wanted.handout)))
+        if wanted.answer:
+            place.remove(self._answers / str(wanted.answer))
+
+    def withdraw(self, keys: Iterable[Key]) -> None:
+        """Nobody wants these any more. Who works on one sees that its claim is gone."""
+        gone = {key: wanted for key in keys if (wanted := self._wanted.pop(key, None)) is not None}
+        for key, wanted in gone.items():
+            place.remove(self._open / str(Name(key, wanted.handout)))
+            if wanted.answer:
+                place.remove(self._answers / str(wanted.answer))
+        if gone:
+            with contextlib.suppress(OSError):
+                for name in self._names(self._claimed):
+                    if name.key in gone:
+                        place.remove(self._claimed / str(name))
+
+    def close(self) -> None:
+        """Leave nothing to do, and say so: the workers end soon."""
+        self._wanted.clear()
+        self._left.clear()
+        with contextlib.suppress(OSError, RunError):  # the directory may be gone, or full, or another's
+            if self._is_ours():
+                self._clear()
+                write_job(self._directory, self._job._replace(over=True))
+
+    # -- answers ------------------------------------------------------------------------------------------
+
+    def _collect(self) -> list[tuple[Key, Outcome]]:
+        found = []
+        for name in self._names(self._answers):
+            wanted = self._wanted.get(name.key)
+            if wanted is None:
+                if name.key not in self._left:  # late: somebody else was quicker, or nobody asks any more
+                    place.remove(self._answers / str(name))
+            elif wanted.answer is None and name not in self._unusable:
+                try:
+                    outcome = self._read(name, wanted.x)
+                except FileNotFoundError:
+                    continue
+                except (OSError, ValueError) as error:
+                    if not place.remove(self._answers / str(name)):
+                        self._unusable.add(name)
+                    self._give_up(name, wanted, f"its answer cannot be used ({error})")
+                else:
+                    wanted.answer = name
+                    found.append((name.key, outcome))
+        return found
+
+    def _read(self, name: Name, x: Vector) -> Outcome:
+        return load_answer(place.read(self._answers / str(name), MAX_ANSWER), self._id, name.key, x)
+
+    # -- workers ------------------------------------------------------------------------------------------
+
+    def _look_after(self) -> None:
+        place.beat(self._directory, place.DRIVER)
+        if not self._is_ours():
+            raise StorageError(
+                f"{self._directory}: found another driver in it, although this one holds its lock; this file "
+                "system cannot keep a queue to one driver, wanted another directory for each"
+            )
+        now = self._clock.now()
+        unclaimed = {name.key for name in self._names(self._open, names.read_task)}
+        claims = self._names(self._claimed)
+        for name in claims:
+            wanted = self._wanted.get(name.key)
+            if wanted is None or wanted.answer or name.handout != wanted.handout:
+                if name.key not in self._left:
+                    place.remove(self._claimed / str(name))
+            elif self._silences.of(self._claimed / str(name)) >= self._job.lease:
+                place.remove(self._claimed / str(name))
+                self._give_up(name, wanted, f"no sign of life for {self._job.lease:g} s")
+            else:
+                wanted.since = now
+        self._silences.keep({str(name) for name in claims})
+        for key, wanted in list(self._wanted.items()):
+            if wanted.answer or key in unclaimed:
+                wanted.since = now
+            elif now - wanted.since >= self._job.lease and key in self._wanted:
+                # Neither waiting nor claimed nor answered: somebody has deleted it.
+                self._anew(key, wanted)
+        self._tell_if_alone(now)
+
+    def _give_up(self, name: Name, wanted: _Wanted, why: str) -> None:
+        """The worker has not answered, and will not."""
+        logger.warning("worker %s is given up for a point: %s", name.worker, one_line(why))
+        # The same one may be suspended and wake up many times; but it may not answer with nonsense so often.
+        wanted.vanished.append(name.worker)
+        if len(set(wanted.vanished)) >= VANISHED or len(wanted.vanished) >= 10 * VANISHED:
+            self._wanted.pop(name.key)
+            words = (
+                f"{len(set(wanted.vanished))} workers vanished on this point, the last: {name.worker}: {why}"
+            )
+            self._given_up.append((name.key, lost(words)))
+        else:
+            self._anew(name.key, wanted)
+
+    def _anew(self, key: Key, wanted: _Wanted) -> None:
+        wanted.handout += 1
+        wanted.since = self._clock.now()
+        self._hand_out(key, wanted)
+
+    def _hand_out(self, key: Key, wanted: _Wanted) -> None:
+        place.write(self._open, str(Name(key, wanted.handout)), dump_task(self._id, key, wanted.x))
+
+    def _tell_if_alone(self, now: float) -> None:
+        if self._crew.count() or not self._wanted:
+            self._alone_since, self._told = None, 0.0
+            return
+        if self._alone_since is None:
+            self._alone_since = now
+        alone = now - self._alone_since
+        if alone >= self._told + (ALONE_AGAIN if self._told else ALONE_SECONDS):
+            self._told = alone
+            waiting.warning(
+                "no worker is there, and %d points wait for one since %.0f s; to start one:  %s",
+                len(self._wanted),
+                alone,
+                one_line(self._call),
+            )
+
+    # -- the directory ------------------------------------------------------------------------------------
+
+    def _take_over(self, resumed: bool) -> None:
+        """From a driver before us. What is left of the same run is used, all else is cleared away."""
+        try:
+            before = read_job(self._directory)
+        except RunError:
+            before = None
+        if not resumed or before is None or (before.id, before.run) != (self._id, self._job.run):
+            return self._clear()
+        # In this order: what is not open any more is claimed, or answered since then.
+        for name in self._names(self._open, names.read_task):
+            place.remove(self._open / str(name))
+        for folder in (self._claimed, self._answers):
+            for name in self._names(folder):
+                self._left.setdefault(name.key, []).append(name)
+
+    def _is_of_use(self, name: Name, x: Vector) -> bool:
+        """Whether this claim or answer, left by a driver before us, is of this point; if not, it goes."""
+        with contextlib.suppress(OSError, ValueError):
+            self._read(name, x)
+            return True
+        with contextlib.suppress(OSError, ValueError):
+            data = place.read(self._claimed / str(name), max_task(len(x)))
+            job, point = load_task(data, name.key, len(x))
+            if job == self._id and point.tobytes() == x.tobytes():
+                return True
+        place.remove(self._claimed / str(name))
+        place.remove(self._answers / str(name))
+        return False
+
+    def _clear(self) -> None:
+        for folder, read in (
+            (self._open, names.read_task),
+            (self._claimed, names.read_claim),
+            (self._answers, names.read_claim),
+        ):
+            for text in os.listdir(folder):
+                if read(text) or names.is_unfinished(text):
+                    place.remove(folder / text)
+
+    def _is_ours(self) -> bool:
+        """Whether we are still the driver that the job names."""
+        pulse = place.pulse(self._directory / place.JOB)
+        if pulse == self._job_pulse:
+            return True
+        found = read_job(self._directory)
+        if found is None or found.driver != self._job.driver:
+            return False
+        self._job_pulse = pulse
+        return True
+
+    def _names(self, folder: Path, read: Callable[[str], Name | None] = names.read_claim) -> list[Name]:
+        """In no order. What is not called as ours is not ours."""
+        return [name for text in os.listdir(folder) if (name := read(text)) is not None]
+
+    @contextlib.contextmanager
+    def _storing(self) -> Iterator[None]:
+        """A disk that fails stops the run as a full one does; it can be resumed."""
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(f"{self._directory}: the queue cannot be used ({error})") from error

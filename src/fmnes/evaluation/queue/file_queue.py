@@ -1,0 +1,131 @@
+"""`fmnes.FileQueue`: an executor for workers that share nothing but a directory."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fmnes.arguments import check_path, is_number, names_options, shown
+from fmnes.errors import ArgumentError
+from fmnes.evaluation.clock import AwakeClock
+
+if TYPE_CHECKING:
+    from fmnes.evaluation.evaluator import Evaluator
+    from fmnes.evaluation.programs.command import Command
+    from fmnes.evaluation.queue.leases import Crew
+    from fmnes.space import Space
+
+
+class FileQueue:
+    """Hands points out to workers on any machine that sees the directory.
+
+        fmnes.minimize(simulate, x0, sigma0, executor=fmnes.FileQueue("queue"), run_dir="run")
+
+    and as many workers as you like, wherever and whenever you like:
+
+        fmnes worker queue --function model:simulate
+
+    A worker imports the objective itself; one that has another is refused. Each evaluation is isolated and
+    timed by its worker (`timeout=` works). A worker that dies, or its machine, costs the evaluation that it
+    was working on, which is made again elsewhere; the results are those of a run without workers.
+
+    directory: a new or empty one, or one that a queue was made in. One driver at a time.
+    lease: seconds without a sign of life after which a worker is taken for dead.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, lease: float = 60.0) -> None:
+        self.directory = Path(check_path("directory", directory)).absolute()
+        if not is_number(lease) or lease < 1:
+            raise ArgumentError(f"lease: found {shown(lease)}, wanted a number of seconds, at least 1")
+        self.lease = float(lease)
+        self._clock = AwakeClock()
+        self._crew: Crew | None = None
+
+    def __repr__(self) -> str:
+        return f"FileQueue({str(self.directory)!r})"
+
+    def n_workers(self) -> int | None:
+        """Workers that have registered and are not known to be dead; None where there is no queue yet."""
+        return self._workers().count()
+
+    def make_evaluator(
+        self,
+        fun: Any,
+        d: int,
+        *,
+        timeout: float | None,
+        retries: int,
+        kept_in: str | None,
+        space: Space | None,
+    ) -> Evaluator:
+        """For a run, until that closes it: the directory is locked so long."""
+        from fmnes.evaluation.deaths import Retried
+        from fmnes.evaluation.programs.command import Command
+        from fmnes.evaluation.queue import place
+        from fmnes.evaluation.queue.board import Board
+        from fmnes.evaluation.queue.evaluator import QueueEvaluator
+        from fmnes.evaluation.queue.fingerprint import fingerprint
+        from fmnes.evaluation.queue.job import Job, new_driver
+        from fmnes.storage.directory import CONFIG
+        from fmnes.storage.lock import RunLock
+
+        objective = fingerprint(fun)
+        if isinstance(fun, Command):
+            _check_command(fun, d, space)
+            timeout = fun.timeout if timeout is None else timeout
+        run = os.path.realpath(os.path.dirname(kept_in)) if kept_in else ""
+        place.make_place(self.directory)
+        lock = RunLock(self.directory / place.LOCK)
+        try:
+            job = Job(objective, d, timeout, self.lease, space, run, new_driver())
+            board = Board(
+                self.directory,
+                job,
+                self._workers(),
+                self._clock,
+                call=_call(self.directory, fun),
+                resumed=bool(run) and os.path.exists(os.path.join(run, CONFIG)),
+            )
+        except BaseException:
+            lock.release()
+            raise
+        return Retried(QueueEvaluator(board, lock), retries)
+
+    def _workers(self) -> Crew:
+        from fmnes.evaluation.queue.leases import Crew
+
+        if self._crew is None:
+            self._crew = Crew(self.directory, self.lease, self._clock)
+        return self._crew
+
+
+# A decorator of the class would hide its signature from `help` and from type checkers.
+FileQueue.__init__ = names_options(FileQueue.__init__)  # type: ignore[method-assign]
+
+
+def _check_command(command: Command, d: int, space: Space | None) -> None:
+    """Its files and its placeholders. Whether there is such a program is for the workers' machines to say."""
+    from fmnes.evaluation.programs.inputs import point_of, read_inputs
+
+    named = None if space is None else space.named(np.zeros(d))
+    if named is not None and command.names is not None and tuple(named) != tuple(command.names):
+        raise ArgumentError(f"names: found {command.names}, wanted those of the parameters: {tuple(named)}")
+    point = point_of(command.names, np.zeros(d)) if named is None else named
+    read_inputs(command).check(point, named is not None or command.names is not None)
+
+
+def _call(directory: Path, fun: Any) -> str:
+    """The line that starts a worker for it, as far as we can tell."""
+    problem = getattr(fun, "problem_file", None)
+    if problem is not None:
+        return f"fmnes worker {shlex.quote(str(directory))} {shlex.quote(str(problem))}"
+    module = getattr(fun, "__module__", None) or "module"
+    if module == "__main__":  # which workers import by the name of its file
+        module = Path(getattr(sys.modules["__main__"], "__file__", None) or "module").stem
+    name = getattr(fun, "__qualname__", None) or "name"
+    return f"fmnes worker {shlex.quote(str(directory))} --function {shlex.quote(f'{module}:{name}')}"

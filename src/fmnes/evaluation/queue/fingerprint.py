@@ -1,0 +1,171 @@
+"""By what a driver and its workers know that they mean the same objective: hashes of what it is made of.
+
+The objective itself never goes through the directory: a worker imports its own. Of a function count the text
+of its source, its default arguments, what its closure holds and what `functools.partial` or its object give
+it, as far as these are plain data, arrays or functions. Of a Command counts what it is told to run, how its
+answer is read, and the contents of its templates.
+
+Not seen: functions and modules that it calls, global variables, files and programs, the environment, and
+values that are no plain data (of these only the type). Who changes those must start the workers anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+import textwrap
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fmnes.arguments import shown
+from fmnes.errors import ArgumentError
+from fmnes.evaluation.programs.checks import read_plain
+from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.inputs import MAX_TEMPLATE
+
+#: What a Command's answer depends on; where it lies and what it keeps on disk does not count.
+_COMMAND = {
+    "arguments": ("argv", "names"),
+    "files": ("templates", "stdin", "copy", "link"),
+    "answer": ("value", "outputs", "fail_if", "success_exit_codes", "lost_exit_codes"),
+    "memory limit": ("memory_limit",),
+}
+_DEPTH = 20
+
+
+class Fingerprint(NamedTuple):
+    kind: str
+    """function or command."""
+    name: str
+    """What people call it."""
+    parts: dict[str, str]
+    """The hash of each part that counts, by its name in words."""
+
+    @property
+    def hash(self) -> str:
+        text = json.dumps([self.kind, sorted(self.parts.items())])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "hash": self.hash}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Fingerprint:
+        """Raises ValueError for what `as_json` does not write."""
+        if not isinstance(data, dict) or not isinstance(data.get("parts"), dict):
+            raise ValueError("no objective")
+        parts = {str(name): str(value) for name, value in data["parts"].items()}
+        return cls(str(data.get("kind")), str(data.get("name")), parts)
+
+
+def differences(ours: Fingerprint, theirs: Fingerprint) -> str:
+    """What is not the same, in words; empty if nothing is."""
+    if ours.kind != theirs.kind:
+        return f"a {ours.kind} instead of a {theirs.kind}"
+    names = dict.fromkeys([*theirs.parts, *ours.parts])
+    return ", ".join(name for name in names if ours.parts.get(name) != theirs.parts.get(name))
+
+
+def fingerprint(fun: Any) -> Fingerprint:
+    """Of an objective. Raises ArgumentError for what cannot be one."""
+    if isinstance(fun, Command):
+        return _of_command(fun)
+    if not callable(fun):
+        raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point, or a Command")
+    parts = {name: _hash(value) for name, value in _parts(fun, _text).items()}
+    name = getattr(fun, "__qualname__", None) or type(fun).__qualname__
+    return Fingerprint("function", str(name), parts)
+
+
+def _of_command(command: Command) -> Fingerprint:
+    plain = dataclasses.asdict(command)
+    parts = {part: _hash([(name, _text(plain[name])) for name in names]) for part, names in _COMMAND.items()}
+    parts["names of its environment"] = _hash(sorted(command.environment or {}))  # the values may be secrets
+    for template in [*map(str, command.templates), *([] if command.stdin is None else [str(command.stdin)])]:
+        try:
+            data, _ = read_plain(f"{command.here}/{template}", MAX_TEMPLATE)
+        except OSError as error:
+            raise ArgumentError(
+                f"templates: found {template!r}, which cannot be read: {error.strerror}"
+            ) from None
+        parts[f"the template {template}"] = hashlib.sha256(data).hexdigest()
+    return Fingerprint("command", " ".join(command.argv)[:200], parts)
+
+
+def _parts(fun: Any, text: Callable[[Any], str]) -> dict[str, str]:
+    """What a function is made of, by names that a message can show; `text` makes texts of values."""
+    if isinstance(fun, functools.partial):
+        return {**_parts(fun.func, text), "arguments of its partial": text([fun.args, fun.keywords])}
+    if isinstance(fun, types.MethodType):
+        return {**_parts(fun.__func__, text), "its object": text(fun.__self__)}
+    if isinstance(fun, types.FunctionType):
+        return {
+            "source": _source(fun),
+            "defaults": text([fun.__defaults__, fun.__kwdefaults__]),
+            "closure": text([_inside(cell) for cell in fun.__closure__ or ()]),
+        }
+    if isinstance(fun, (types.BuiltinFunctionType, np.ufunc)):
+        return {"name": f"{getattr(fun, '__module__', '')}.{fun.__name__}"}
+    return {"source": _source(type(fun)), "its object": text(fun)}
+
+
+def _inside(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
+
+
+def _source(made: Any) -> str:
+    """The text; where there is none, as of what was typed at a prompt, the name.
+
+    Never the module: the driver's script is `__main__`, and its workers import it by its name.
+    """
+    try:
+        # Of its own code, not of what it wraps: that is in its closure.
+        text = inspect.getsource(made if isinstance(made, type) else made.__code__)
+        return "\n".join(line.rstrip() for line in textwrap.dedent(text).strip().splitlines())
+    except (OSError, TypeError, IndexError, SyntaxError):
+        return f"no source: {made.__qualname__}"
+
+
+def _text(value: Any, seen: tuple[int, ...] = ()) -> str:
+    """A value as a text that is the same in every process, as far as it is plain."""
+    if value is None or isinstance(value, (bool, int, str, bytes)):
+        return f"{type(value).__name__} {value!r}"
+    if isinstance(value, float):
+        return f"float {float(value).hex()}"
+    if isinstance(value, complex):
+        return f"complex {value.real.hex()} {value.imag.hex()}"
+    if isinstance(value, (np.generic, np.ndarray)):
+        array = np.ascontiguousarray(value)
+        data = "" if array.dtype.hasobject else hashlib.sha256(array.tobytes()).hexdigest()
+        return f"array {array.dtype.str} {np.shape(value)} {data}"
+    if len(seen) >= _DEPTH or id(value) in seen:  # a circle, such as a function that calls itself
+        return "deeper"
+    inner = functools.partial(_text, seen=(*seen, id(value)))
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__} [{', '.join(map(inner, value))}]"
+    if isinstance(value, (set, frozenset)):
+        return f"{type(value).__name__} {{{', '.join(sorted(map(inner, value)))}}}"
+    if isinstance(value, Mapping):
+        return f"mapping {{{', '.join(f'{inner(k)}: {inner(v)}' for k, v in value.items())}}}"
+    if isinstance(value, types.ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, type):
+        return f"class {_source(value)}"
+    if isinstance(value, (types.FunctionType, types.MethodType, functools.partial)):
+        return f"function {_parts(value, inner)}"
+    state = getattr(value, "__dict__", None) or {}
+    plain = {name: held for name, held in state.items() if name != "__module__"}
+    return f"object of {type(value).__qualname__} {inner(plain)}"
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(str(value).encode(errors="backslashreplace")).hexdigest()

@@ -1,0 +1,256 @@
+"""A worker of a queue: claims a point, evaluates it in isolation, answers, and so on until there is no more.
+
+The evaluation is that of `workers=` and of `Command`, in processes of its own, so that a crash or a hang is a
+failed point and the worker lives on. The objective is the worker's own; from the directory it takes points.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fmnes.errors import ArgumentError, RunError
+from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.evaluation.named import Named
+from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.queue import place
+from fmnes.evaluation.queue.claims import Claims
+from fmnes.evaluation.queue.fingerprint import Fingerprint, differences, fingerprint
+from fmnes.evaluation.queue.job import Job, beat_seconds, read_job
+from fmnes.evaluation.queue.messages import dump_answer, load_task, max_task
+from fmnes.evaluation.queue.names import Name, is_unfinished, new_worker
+from fmnes.evaluation.queue.pauses import Pauses
+from fmnes.evaluation.queue.signals import Signals
+from fmnes.outcome import Outcome
+from fmnes.result import Vector
+
+#: Seconds that a worker waits for a driver: where none has shown itself, and where the last one has ended.
+IDLE_SECONDS, OVER_SECONDS = 600.0, 60.0
+#: An evaluation that was ended from outside may have been the first to go: seconds until we are told, too.
+_TOLD_SECONDS = 1.0
+#: After a lost evaluation, which may be this machine's fault, others are given a chance; doubles each time.
+_LOST_SECONDS, _LOST_MOST = 0.5, 60.0
+#: What took longer than this shall survive a power cut.
+_PRECIOUS_SECONDS = 1.0
+#: Tries to write an answer, with a pause that doubles from a second on.
+_WRITES = 6
+
+
+class Ending(NamedTuple):
+    """How a worker ended."""
+
+    why: str
+    evaluations: int
+    signal: int = 0
+
+
+def work(
+    directory: Path,
+    objective: Any,
+    *,
+    idle: float | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Ending:
+    """Work for the queue in `directory` until its run has ended, or a signal comes. In the main thread only.
+
+    idle: seconds to wait for a driver; by default IDLE_SECONDS, or OVER_SECONDS after the last one's end.
+    say: is told, in a line, what happens. Raises ArgumentError if the queue wants another objective.
+    """
+    with Signals() as signals:
+        worker = _Worker(directory.absolute(), objective, idle, say, signals)
+        try:
+            why = worker.run()
+        finally:
+            worker.close()
+    if signals.ended:
+        why = f"ended by {signals.name}; what it was working on is given back"
+    return Ending(why, worker.made, signals.ended)
+
+
+class _Worker:
+    def __init__(
+        self,
+        directory: Path,
+        objective: Any,
+        idle: float | None,
+        say: Callable[[str], None],
+        signals: Signals,
+    ) -> None:
+        self._directory = directory
+        self._objective = objective
+        self._ours = fingerprint(objective)
+        self._idle = idle
+        self._say = say
+        self._signals = signals
+        self._claims = Claims(directory, new_worker(), 1.0, signals.withdraw)
+        self._evaluator: Evaluator | None = None
+        self._job: Job | None = None
+        self._job_id = ""
+        self._job_pulse: Any = None
+        self._lost = 0
+        """Evaluations lost in a row."""
+        self.made = 0
+
+    def close(self) -> None:
+        self._claims.give_back()
+        self._claims.end()
+        if self._evaluator is not None:
+            self._evaluator.close()
+
+    def run(self) -> str:
+        """Why it ended."""
+        self._say(f"worker {self._claims.worker} waits for work in {self._directory}")
+        since, driver, pauses = time.monotonic(), None, Pauses()
+        while not self._signals.ended:
+            name = self._claim()
+            if name is not None:
+                self._take(name)
+                pauses.happened()
+                since = time.monotonic()
+                continue
+            alive = place.pulse(self._directory / place.DRIVER)
+            if self._look() or alive != driver:
+                since, driver = time.monotonic(), alive
+            over = self._job is not None and self._job.over
+            patience = (OVER_SECONDS if over else IDLE_SECONDS) if self._idle is None else self._idle
+            if time.monotonic() - since >= patience:
+                return "the run has ended" if over else f"no driver gave a sign of life for {patience:g} s"
+            self._signals.unless_told(lambda: time.sleep(pauses.next()))
+        return ""
+
+    # -- the job ------------------------------------------------------------------------------------------
+
+    def _look(self) -> bool:
+        """Is there a job, or another one? Raises ArgumentError if it wants another objective."""
+        if self._job is None and not place.is_place(self._directory):
+            _refuse_foreign(self._directory)
+            return False
+        pulse = place.pulse(self._directory / place.JOB)
+        if pulse is None or pulse == self._job_pulse:
+            return False
+        job = read_job(self._directory)
+        if job is None:
+            return False
+        self._job_pulse = pulse
+        if not job.over:
+            self._accept(job)
+        self._job = job
+        return True
+
+    def _accept(self, job: Job) -> None:
+        if differing := differences(self._ours, job.objective):
+            raise ArgumentError(_refusal(self._directory, self._ours, job.objective, differing))
+        self._claims.seconds = beat_seconds(job.lease)
+        if job.id != self._job_id:
+            if self._evaluator is not None:
+                self._evaluator.close()
+            self._evaluator = make_evaluator(self._objective, job, self._directory)
+            self._job_id = job.id
+        place.check_place(self._directory)
+        self._claims.begin()
+
+    # -- one task -----------------------------------------------------------------------------------------
+
+    def _claim(self) -> Name | None:
+        if self._job is None or self._job.over:
+            return None
+        try:
+            return self._claims.claim()
+        except OSError:  # it may come back; if not, we wait for it as for a driver
+            return None
+
+    def _take(self, name: Name) -> None:
+        """From a claim to an answer, or to a point that is given back."""
+        assert self._job is not None
+        try:
+            data = place.read(self._claims.path(name), max_task(self._job.d))
+            job, x = load_task(data, name.key, self._job.d)
+            if job != self._job_id:
+                raise ValueError("a task of another job")
+        except (OSError, ValueError) as error:
+            if self._look():  # there is another driver since we looked last
+                return self._claims.give_back()
+            self._say(f"the task {name} cannot be used: {error}")
+            return self._claims.drop(self._claims.let_go() or name)
+        restart, generation, slot, redraw, attempt = name.key
+        task = Task(x, generation, slot, redraw, attempt, restart)
+        outcome = self._signals.unless_told(lambda: self._evaluate(task))
+        if outcome is not None and outcome.status == "lost" and outcome.fault:
+            self._signals.unless_told(lambda: time.sleep(_TOLD_SECONDS))
+        if self._signals.ended and (outcome is None or outcome.status == "lost"):
+            return self._claims.give_back()
+        if outcome is not None:  # else nobody wants it any more
+            self._answer(name, x, outcome)
+
+    def _evaluate(self, task: Task) -> Outcome | None:
+        assert self._evaluator is not None
+        with closing(self._evaluator([task])) as finished:
+            for _, outcome in finished:
+                return outcome
+        return None
+
+    def _answer(self, name: Name, x: Vector, outcome: Outcome) -> None:
+        """Also where the claim is gone: the driver takes whichever answer comes first."""
+        data = dump_answer(self._job_id, name.key, x, outcome)
+        durable = outcome.seconds > _PRECIOUS_SECONDS
+        for left in reversed(range(_WRITES)):
+            try:
+                place.write(self._directory / place.ANSWERS, str(name), data, durable=durable)
+                break
+            except OSError as error:
+                if not left:
+                    raise RunError(f"{self._directory}: the answer could not be written ({error})") from None
+                time.sleep(2.0 ** (_WRITES - 1 - left))
+        self._claims.drop(self._claims.let_go() or name)
+        self.made += 1
+        self._lost = self._lost + 1 if outcome.status == "lost" else 0
+        if self._lost:
+            pause = min(_LOST_SECONDS * 2.0 ** min(self._lost - 1, 20), _LOST_MOST)
+            self._signals.unless_told(lambda: time.sleep(pause))
+
+
+def make_evaluator(objective: Any, job: Job, directory: Path) -> Evaluator:
+    """Who evaluates one point at a time, in processes of its own."""
+    space = job.space
+    if isinstance(objective, Command):
+        from fmnes.evaluation.programs.runner import CommandEvaluator
+
+        command = replace(objective, timeout=job.timeout)
+        command.check(job.d, None if space is None else space.named(np.zeros(job.d)))
+        kept_in = str(directory / place.KEPT)
+        return CommandEvaluator(command, 1, kept_in, named=None if space is None else space.named)
+    from fmnes.evaluation.workers.pool import Workers
+
+    fun = objective if space is None else Named(objective, space, False)
+    return Workers(fun, 1, timeout=job.timeout)
+
+
+def _refusal(directory: Path, ours: Fingerprint, theirs: Fingerprint, differing: str) -> str:
+    return (
+        f"objective: found {ours.name!r} (hash {ours.hash[:12]}), wanted {theirs.name!r} (hash "
+        f"{theirs.hash[:12]}), which the driver of {directory} minimises: another {differing}. The hash is "
+        "that of a function's source text and arguments, or of a program's command and templates; start the "
+        "worker with the driver's own"
+    )
+
+
+def _refuse_foreign(directory: Path) -> None:
+    """A directory in which no driver can make a queue."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise RunError(f"{directory}: found {error.strerror!r}, wanted the directory of a queue") from None
+    foreign = [name for name in names if not is_unfinished(name) and name != place.MARK]
+    if foreign and not place.is_place(directory):
+        raise RunError(
+            f"{directory}: found {foreign[0]!r} and no {place.MARK}, wanted the directory of a queue"
+        )
