@@ -15,6 +15,7 @@ from typing import Any
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
+from fmnes.evaluation.ahead import further
 from fmnes.evaluation.clock import AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.programs.checks import check_bytes
@@ -43,6 +44,8 @@ class CommandEvaluator:
     command has a directory of its own. `named` gives a point in the user's words, {name: value}; without it
     the command's own names count.
     """
+
+    takes_ahead = True
 
     def __init__(
         self,
@@ -74,7 +77,11 @@ class CommandEvaluator:
         running: dict[int, Program] = {}
         most = self._workers
         try:
-            while waiting or running:
+            while True:
+                more = further(tasks, most - len(waiting) - len(running))
+                waiting.extend((position, tasks[position]) for position in more)
+                if not (waiting or running):
+                    return
                 while waiting and len(running) < most:
                     if time.monotonic() >= end:
                         return

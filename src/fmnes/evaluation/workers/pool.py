@@ -17,6 +17,7 @@ import numpy as np
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
+from fmnes.evaluation.ahead import further
 from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame
@@ -43,6 +44,8 @@ class Workers:
     What an evaluation leaves running in the background lives on until its worker is replaced or closed.
     Children get the environment, the directory and the sys.path of the moment this object was made.
     """
+
+    takes_ahead = True
 
     def __init__(self, fun: Callable[[Any], Any], workers: int, *, timeout: float | None = None) -> None:
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
@@ -87,10 +90,12 @@ class Workers:
         unanswered = len(tasks)
         finished: Finished = []
         try:
-            while unanswered:
+            while True:
                 # Handed over before the next ones go out: no more than `workers` can be lost with the caller.
                 yield from finished
                 unanswered -= len(finished)
+                self._pending.extend(more := further(tasks, self._count - unanswered))
+                unanswered += len(more)
                 if not unanswered or self._over(deadline):
                     return
                 self._start(min(self._count, len(tasks)))
