@@ -44,6 +44,8 @@ class Supply(Sequence[Task]):
     @overload
     def __getitem__(self, position: slice) -> Sequence[Task]: ...
     def __getitem__(self, position: Any) -> Any:
+        if position not in self._tasks:
+            raise IndexError(position)
         return self._tasks[position]
 
     def __len__(self) -> int:

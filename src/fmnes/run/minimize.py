@@ -17,6 +17,7 @@ from fmnes.errors import ArgumentError
 from fmnes.evaluation.ahead import check_takes_ahead
 from fmnes.parameters import Parameter
 from fmnes.result import Result, View
+from fmnes.run.crew import count_crew, population_for
 from fmnes.run.searches import StartPoint
 from fmnes.run.session import run_session
 from fmnes.run.settings import Settings, describe_objective
@@ -36,7 +37,7 @@ def minimize(
     sigma0: ArrayLike | None = None,
     *,
     method: str | Strategy | Resampling = DEFAULT_METHOD,
-    population_size: int | None = None,
+    population_size: int | Literal["workers"] | None = None,
     bounds: Any = None,
     bounds_as: Literal["map", "failure"] = "map",
     integers: Any = None,
@@ -84,7 +85,8 @@ def minimize(
         method: "afm-nes", "fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes", or settings such as
             `fmnes.AFMNES(...)`.
         population_size: points of the first generation; by default about 4 + 3 ln d. "afm-nes" draws more
-            where points fail, up to four times as many or `AFMNES(max_population_size=...)`.
+            where points fail, up to four times as many or `AFMNES(max_population_size=...)`. "workers": as
+            many as there are workers, if those are more than by default, and at most 100 d.
         bounds: a pair (lower, upper) for each coordinate as in SciPy, one pair of numbers for all of them,
             SciPy's Bounds, or `fmnes.Bounds(lower, upper)` of numbers or vectors; None or inf for no bound.
             Every point that is evaluated or returned is inside.
@@ -153,6 +155,10 @@ def minimize(
     space, start = unpack(x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known)
     if warm_start is not None:
         start |= warmed(warm_start, start, method, space)
+    if isinstance(population_size, str) and population_size == "workers":
+        usual = Optimizer(**start, method=method, bounds_as=bounds_as, rng=0)
+        crew = count_crew(settings.workers, executor, vectorized)
+        population_size = population_for(crew, len(usual.x0), usual.population_size)
     opt = Optimizer(
         **start,
         method=method,
