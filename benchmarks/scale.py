@@ -2,9 +2,11 @@
 
 Real searches on real functions, with workers that are simulated: each evaluation takes a time drawn from a
 long-tailed distribution, nodes are lost, and the one driver takes for each task what it was measured to take
-here, with a run directory (`--driver`: only that). Times are in mean evaluations. Without `--full` a taste of
-it in half a minute, which keeps nothing. With it finished trials are kept in `--out`: the same command goes on
-where it was stopped. `--parts` and `--seeds` make less of it. The tables are those of docs/benchmarks/scale.md.
+here, with a run directory (`--driver`: only that). Times are in mean evaluations.
+
+Without `--full` a taste of it in half a minute, which keeps nothing. With it finished trials are kept in
+`--out`: the same command goes on where it was stopped; `--parts`, `--problems` and `--seeds` make less of it.
+The tables are those of docs/benchmarks/scale.md.
 """
 
 from __future__ import annotations
@@ -73,12 +75,18 @@ class Trial(NamedTuple):
 class Own(Ahead):
     """The other way: a generation waits for its own points, and those ahead are the first of the next one."""
 
+    _members: tuple[int, set[Any]] = (-1, set())
+
     def _close_if_complete(self) -> bool:
         block = self._block or self._draw()
         generation = self._opt.generation
-        older = sorted(name for name in [*self.out, *self._answered] if name[0] < generation)[: block.size]
-        own = {*older, *((generation, slot, 0) for slot in range(block.size - len(older)))}
-        if not own <= self._answered.keys():
+        if self._members[0] != generation:
+            known = [*self.out, *self._answered]
+            older = sorted(name for name in known if name[0] < generation)[: block.size]
+            fresh = ((generation, slot, 0) for slot in range(block.size - len(older)))
+            self._members = generation, {*older, *fresh}
+        own = self._members[1]
+        if len(self._answered) < block.size or not own <= self._answered.keys():
             return False
         rest = {name: self._answered.pop(name) for name in [*self._answered] if name not in own}
         closed = super()._close_if_complete()
@@ -325,6 +333,7 @@ def main() -> None:
     parser.add_argument("--driver", action="store_true", help="measure the driver, and nothing else")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--parts", default=",".join(PARTS), help="of --full: some of %(default)s")
+    parser.add_argument("--problems", default="", help="of --full: only some, such as sphere,aellh")
     parser.add_argument("--seeds", type=int, default=5, help="of --full, at most so many of a case")
     parser.add_argument("--out", type=Path, help="a folder; by default nothing is kept")
     options = parser.parse_args()
@@ -341,6 +350,8 @@ def main() -> None:
         if options.full:
             parts = options.parts.split(",")
             wanted = [case for part in parts for case in study(part, task, options.seeds)]
+            chosen = options.problems.split(",")
+            wanted = [case for case in wanted if not options.problems or case.problem in chosen]
         wanted = list(dict.fromkeys(case._replace(driver=float(repr_of(case.driver))) for case in wanted))
         path = folder / "trials.csv"
         done = {trial.case: trial for trial in read_lines(path, HEADER, of_fields)}

@@ -42,7 +42,10 @@ def driver_table(driver: dict[str, float]) -> list[str]:
 
 
 def schemes(cells: Cells, chosen: Callable[[Case], bool]) -> list[str]:
-    head = "| problem | d | workers | times | λ | ahead | utilisation | time to the target | evaluations | faster |"
+    titles = (
+        "problem | d | workers | times | λ | ahead | utilisation | time to the target | evaluations | gain"
+    )
+    head = f"| {titles} |"
     rows = []
     for case, trials in sorted(cells.items(), key=lambda cell: order(cell[0])):
         if not chosen(case):
