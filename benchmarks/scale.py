@@ -267,7 +267,9 @@ def study(part: str, task: float, seeds: int) -> list[Case]:
     """The trials of one part of it."""
     found = []
     if part == "waiting":
-        found = cases(MAIN, 1000, "1:0 1:0.25 1:0.5 1:1 2:0 2:0.25 2:0.5 2:1", seeds=seeds)
+        found = cases(
+            MAIN, 1000, "0.5:0 0.5:0.5 0.5:1 1:0 1:0.25 1:0.5 1:1 2:0 2:0.25 2:0.5 2:1", seeds=seeds
+        )
     elif part == "schemes":
         found = cases(MAIN, 1000, "1:0 1:0.5 1:1 2:0 2:0.5 2:1", seeds=seeds)
         found += cases(MAIN, 1000, "1:0.5:own 1:1:own 2:0.5:own 2:1:own", seeds=seeds)

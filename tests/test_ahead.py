@@ -632,7 +632,7 @@ def test_answers_to_other_points_are_only_remembered(tmp_path: Path) -> None:
         ({"workers": 1}, 8),
         ({"workers": 9}, 10),
         ({"workers": 30}, 30),
-        ({"workers": 2000}, 400),
+        ({"workers": 2000}, 200),
         ({"executor": ThreadPoolExecutor(13), "workers": 1}, 14),
     ],
 )

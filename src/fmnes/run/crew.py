@@ -8,8 +8,8 @@ from typing import Any
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 
-#: Beyond so many times the dimension a larger λ hardly saves a generation (docs/benchmarks/scale.md).
-MOST_PER_DIMENSION = 100
+#: Beyond so many points for each dimension a larger λ saves no time (docs/benchmarks/scale.md).
+MOST_PER_DIMENSION = 50
 
 
 def population_for(workers: int, d: int, usual: int) -> int:

@@ -86,7 +86,7 @@ def minimize(
             `fmnes.AFMNES(...)`.
         population_size: points of the first generation; by default about 4 + 3 ln d. "afm-nes" draws more
             where points fail, up to four times as many or `AFMNES(max_population_size=...)`. "workers": as
-            many as there are workers, if those are more than by default, and at most 100 d.
+            many as there are workers, if those are more than by default, and at most 50 d.
         bounds: a pair (lower, upper) for each coordinate as in SciPy, one pair of numbers for all of them,
             SciPy's Bounds, or `fmnes.Bounds(lower, upper)` of numbers or vectors; None or inf for no bound.
             Every point that is evaluated or returned is inside.
