@@ -45,8 +45,6 @@ class CommandEvaluator:
     the command's own names count.
     """
 
-    takes_ahead = True
-
     def __init__(
         self,
         command: Command,
@@ -70,6 +68,8 @@ class CommandEvaluator:
         self._guard: Guard | None = None
         directory = None if command.directory is None else str(command.directory)
         self._workspace = workspace or Workspace(directory, command.max_kept, kept_in)
+
+    takes_ahead = True
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         end = math.inf if deadline is None else deadline

@@ -45,8 +45,6 @@ class Workers:
     Children get the environment, the directory and the sys.path of the moment this object was made.
     """
 
-    takes_ahead = True
-
     def __init__(self, fun: Callable[[Any], Any], workers: int, *, timeout: float | None = None) -> None:
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
             raise ArgumentError(f"workers: found {workers!r}, wanted a whole number above 0")
@@ -72,6 +70,8 @@ class Workers:
         self._failed_starts = 0
         self._retry_at = 0.0
         self._not_started = lost("no worker process could be started")
+
+    takes_ahead = True
 
     def __enter__(self) -> Workers:
         return self
