@@ -260,6 +260,8 @@ def test_steps_of_several_lengths_and_named_parameters() -> None:
     assert opt.best.fun <= 1e-6
     opt = Optimizer([1.0, 100.0], [1.0, 100.0], ahead=0.5, population_size=12, rng=1)
     assert simulated(opt, lambda x: float(x[0] ** 2 + (x[1] / 100) ** 2), 12, 1e-8, 3000)
+    rows = opt._distribution.draw_rows(6)
+    np.testing.assert_allclose(opt._distribution.coordinates(opt._distribution.points(rows)), rows, atol=1e-8)
 
 
 def test_bounds_that_fail_are_not_evaluated() -> None:
