@@ -558,6 +558,9 @@ def test_the_log_alone_brings_the_run_back(
     monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 1e9)  # the first one only
     run, calls = tmp_path / "run", tmp_path / "calls"
     first = minimized(objectives.uneven, max_evaluations=150, run_dir=run)
+    finished = fmnes.resume(run)
+    assert (finished.nfev, finished.nit, finished.fun) == (150, first.nit, first.fun)
+    np.testing.assert_array_equal(finished.x_mean, first.x_mean)
     monkeypatch.setenv("FMNES_TEST_CALLS", str(calls))
     second = fmnes.resume(run, objectives.uneven, max_evaluations=151)
     assert (first.nfev, second.nfev) == (150, 151)

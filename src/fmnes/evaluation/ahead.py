@@ -63,7 +63,9 @@ def further(tasks: Sequence[Task], room: float) -> list[int]:
 
 
 def check_takes_ahead(evaluator: Any, ahead: float) -> None:
+    """Closes the evaluator if it does not."""
     if ahead and not getattr(evaluator, "takes_ahead", False):
+        evaluator.close()
         raise ArgumentError(
             f"ahead: found {shown(ahead)} where all points of a generation are evaluated together; wanted 0, "
             "or workers="
