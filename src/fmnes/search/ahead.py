@@ -54,14 +54,15 @@ def check_ahead(ahead: Any, start: Start) -> float:
     return float(ahead)
 
 
-def shortened(z: Floats, age: NDArray[np.int64]) -> Floats:
+def shortened(z: Floats, age: NDArray[np.int64], fresh: float) -> Floats:
     """Draws of points from before, none longer than it may be; age: in generations. (n, d), (n,)
 
-    One generation ago Hansen's limit, which few draws reach. Older ones are no longer than a typical draw:
-    where half of a generation is that old, longer ones make the search converge to nothing.
+    fresh: the share of the generation that is not from before. With it the limit goes from a typical draw's
+    length to Hansen's, which few draws reach; but older points than those of one generation ago are never
+    longer than typical. Where most points are old, longer ones make the search converge to nothing.
     """
     d = z.shape[1]
-    limit = math.sqrt(d) + np.where(age > 1, 0.0, 2 * d / (d + 2))
+    limit = math.sqrt(d) + np.where(age > 1, 0.0, fresh * 2 * d / (d + 2))
     with np.errstate(all="ignore"):  # of points that are too far away to be reckoned with
         z = z * np.minimum(1.0, limit / np.sqrt(np.vecdot(z, z)))[:, None]
     return np.where(np.isfinite(z), z, 0.0)
@@ -199,7 +200,7 @@ class Ahead:
         z = np.array([given.y if given.z is None else given.z for given, _, _ in rows])
         age = np.array([opt.generation - generation for generation, _, _ in names])
         if (older := age > 0).any():
-            z[older] = shortened(opt._distribution.coordinates(z[older]), age[older])
+            z[older] = shortened(opt._distribution.coordinates(z[older]), age[older], 1 - older.mean())
         f = np.array([value for _, value, _ in rows])
         generation = Generation.of(z, np.array([given.x for given, _, _ in rows]), None)
         generation.f, generation.evaluated = f, sum(evaluated for _, _, evaluated in rows)
