@@ -333,6 +333,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--driver", action="store_true", help="measure the driver, and nothing else")
+    parser.add_argument("--report", action="store_true", help="the tables of what is kept in --out")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--parts", default=",".join(PARTS), help="of --full: some of %(default)s")
     parser.add_argument("--problems", default="", help="of --full: only some, such as sphere,aellh")
@@ -342,6 +343,12 @@ def main() -> None:
     if options.driver:
         for name, milliseconds in measured_driver().items():
             print(f"{name}: {milliseconds:.3f} ms of the driver a task, with a run directory")
+        return
+    from benchmarks.scale_report import report
+
+    if options.report:
+        trials = read_lines(options.out / "trials.csv", HEADER, of_fields)
+        print(report(trials, driver_of(options.out)))
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.out if options.out and options.full else Path(temporary)
@@ -373,8 +380,6 @@ def main() -> None:
         )
         print(file=sys.stderr)
         lines.close()
-    from benchmarks.scale_report import report
-
     print(report(trials, driver))
 
 
