@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
+from fmnes.evaluation.ahead import Supply, further
 from fmnes.evaluation.clock import TICK, AwakeClock
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.outcome import Outcome, infeasible, lost
@@ -72,7 +73,14 @@ class Retried:
         self._deaths: dict[tuple[int, ...], int] = {}
         """Of each point that was ended from outside and not answered since: how often so, alone."""
 
+    @property
+    def takes_ahead(self) -> bool:
+        return getattr(self._evaluator, "takes_ahead", False)
+
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+        if isinstance(tasks, Supply):
+            yield from self._as_they_come(tasks, deadline)
+            return
         together = [i for i, task in enumerate(tasks) if task.point not in self._deaths]
         alone = [i for i, task in enumerate(tasks) if task.point in self._deaths]
         repeated: list[tuple[int, Outcome]] = []
@@ -89,9 +97,38 @@ class Retried:
         # One wait for all of them: the driver is well so long after each.
         if repeated and _stays_well(deadline):
             for i, outcome in repeated:
-                tries = 1 + self._deaths.pop(tasks[i].point)
-                reason = f"ended by {outcome.fault} at each of {tries} tries"
-                yield i, infeasible(reason, fault=outcome.fault, detail=outcome.detail)
+                yield i, self._verdict(tasks[i], outcome)
+
+    def _as_they_come(self, tasks: Supply, deadline: float | None) -> Outcomes:
+        """The same of a batch that grows: whoever is to be alone waits until nothing else is under way."""
+        under_way: dict[int, int] = {}  # positions there, and here
+        next_one: list[int] = []
+
+        def draw() -> Task | None:
+            if not next_one:
+                next_one.extend(further(tasks, 1))
+            if not next_one:
+                return None
+            if self._deaths and under_way:
+                beside = [*under_way.values(), *next_one]
+                if any(tasks[i].point in self._deaths for i in beside):
+                    return None
+            under_way[len(inner)] = i = next_one.pop()
+            return tasks[i]
+
+        inner = Supply(draw)
+        with closing(self._evaluator(inner, deadline)) as finished:
+            for position, outcome in finished:
+                task, i = inner.pop(position), under_way.pop(position)
+                if not self._repeats(task, outcome):
+                    yield i, replace(outcome, fault="") if outcome.status == "lost" else outcome
+                elif _stays_well(deadline):
+                    yield i, self._verdict(task, outcome)
+
+    def _verdict(self, task: Task, outcome: Outcome) -> Outcome:
+        tries = 1 + self._deaths.pop(task.point)
+        reason = f"ended by {outcome.fault} at each of {tries} tries"
+        return infeasible(reason, fault=outcome.fault, detail=outcome.detail)
 
     def _repeats(self, task: Task, outcome: Outcome) -> bool:
         """Whether this was the last try of a point that was ended from outside at each of them."""

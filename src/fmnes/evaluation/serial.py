@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import Infeasible, Lost, ObjectiveError
+from fmnes.evaluation.ahead import further
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.outcome import (
     WRONG_TYPE,
@@ -28,15 +30,20 @@ from fmnes.result import Vector
 class Serial:
     """Calls `fun` in this process, one point after another."""
 
+    takes_ahead = True
+
     def __init__(self, fun: Callable[[Vector], Any], on_error: Literal["infeasible", "raise"]) -> None:
         self._fun = fun
         self._call = call if on_error == "infeasible" else call_or_raise
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
-        for position, task in enumerate(tasks):
-            if deadline is not None and time.monotonic() >= deadline:
+        waiting = deque(range(len(tasks)))
+        while True:
+            waiting.extend(further(tasks, 1 - len(waiting)))
+            if not waiting or (deadline is not None and time.monotonic() >= deadline):
                 return
-            yield position, self._call(self._fun, task.x.copy())  # a copy: the objective may write to it
+            position = waiting.popleft()
+            yield position, self._call(self._fun, tasks[position].x.copy())  # the objective may write to it
 
     def close(self) -> None:
         pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any, TypeGuard
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, ObjectiveError, StorageError, warn
+from fmnes.evaluation.ahead import Supply
 from fmnes.evaluation.evaluator import START, Evaluator, Task
 from fmnes.evaluation.serial import Vectorized, call_vectorized
 from fmnes.outcome import LOST, MINUS_INFINITY, WRONG_TYPE, Outcome, from_number
@@ -31,7 +32,9 @@ from fmnes.run.restarts import (
 )
 from fmnes.run.searches import LookedAt, StartPoint
 from fmnes.run.snapshots import RunState, Snapshots
+from fmnes.search.ahead import Ahead
 from fmnes.search.stopping import budget_spent, target_reached
+from fmnes.storage.rows import Logged, x_hash
 from fmnes.strategies.base import adapts_population_size
 
 Name = tuple[int, int, int]
@@ -78,6 +81,12 @@ class Loop:
         self._lost: dict[Name, int] = {}
         """The same since this process began: what `retries` limits."""
         self._failed: list[tuple[Name, Outcome, NDArray[np.float64]]] = []
+        self._seen = -1
+        """The generation that was observed last."""
+        self._first: list[Outcome | None] = []
+        """Where points are handed out ahead: what came of the first generation."""
+        self._waits: list[tuple[float, Name]] = []
+        """There, too: points that were lost, and when they are tried again (time.monotonic())."""
         self._warned = False
 
     def run(self) -> Result:
@@ -181,28 +190,34 @@ class Loop:
         return is_better(state.opt.best.fun, state.totals.best.fun, first)
 
     def _run_one(self) -> Stop:
-        opt = self.state.opt
-        seen = -1
+        flow = self.state.opt.flow
+        self._seen = -1
         if stop := self._limit():
             return stop
-        while True:
-            stop = opt.limit_reached()
-            if opt.generation != seen or stop:
-                view = opt.view()
-                stop = opt.stop_at(view) or self._nothing_gained(view)
-                if opt.generation != seen:
-                    seen = opt.generation
-                    self._note_failures()
-                    stop = self._observe(view) or stop
-                    stop = stop or self._take_snapshot()
-            stop = stop or self._out_of_time()
+        if flow is not None:
+            stop = self._recall(flow)
+        while not stop:
+            stop = self._look() or self._out_of_time()
             if not stop:
                 try:
-                    stop = self._wave()
+                    stop = self._wave() if flow is None else self._flow(flow)
                 except KeyboardInterrupt:
                     stop = self._interrupted()
-            if stop:
-                return stop
+        return stop
+
+    def _look(self) -> Stop | None:
+        """Whether to stop; a generation that has just ended is observed."""
+        opt = self.state.opt
+        stop = opt.limit_reached()
+        if opt.generation != self._seen or stop:
+            view = opt.view()
+            stop = opt.stop_at(view) or self._nothing_gained(view)
+            if opt.generation != self._seen:
+                self._seen = opt.generation
+                self._note_failures()
+                stop = self._observe(view) or stop
+                stop = stop or self._take_snapshot()
+        return stop
 
     def _take_snapshot(self) -> Stop | None:
         try:
@@ -242,6 +257,7 @@ class Loop:
         state.opt = opt
         self._tries.clear()
         self._lost.clear()
+        self._waits.clear()
 
     def _origin(self, origin: str) -> NDArray[np.float64]:
         state = self.state
@@ -299,6 +315,101 @@ class Loop:
             return outcomes, Stop(StopReason.STORAGE, str(error))
         return outcomes, None
 
+    # -- handing out ahead --------------------------------------------------------------------------------
+
+    def _flow(self, flow: Ahead) -> Stop | None:
+        """Points go out whenever somebody is free, and generations end on the way."""
+        supply = Supply(lambda: self._next_task(flow))
+        try:
+            with closing(self._evaluator(supply, self._deadline)) as finished:
+                for position, outcome in finished:
+                    task = supply.pop(position)
+                    self._examine(outcome, first=True)
+                    if stop := self._take_in(flow, (task.generation, task.slot, task.redraw), outcome):
+                        return stop
+                    if self._wishes:
+                        self._wishes.check()
+        except KeyboardInterrupt:
+            return self._interrupted()
+        except StorageError as error:
+            return Stop(StopReason.STORAGE, str(error))
+        for task in supply.left():  # nothing has come of them
+            flow.give_back((task.generation, task.slot, task.redraw))
+        if self._waits:  # for what was lost, and for nothing else
+            self._pause(max(0.0, min(self._waits)[0] - time.monotonic()))
+        return None
+
+    def _next_task(self, flow: Ahead) -> Task | None:
+        now = time.monotonic()
+        for due in [wait for wait in self._waits if wait[0] <= now]:
+            self._waits.remove(due)
+            flow.give_back(due[1])
+        found = flow.take()
+        if found is None:
+            return None
+        name, x = found
+        return Task(x, *name, self._tries.get(name, 0), self.state.totals.restarts)
+
+    def _take_in(self, flow: Ahead, name: Name, outcome: Outcome) -> Stop | None:
+        """One outcome, in the order in which they come."""
+        opt, state = self.state.opt, self.state
+        if outcome.status == "lost":
+            worst, reason = self._tally_lost([name], [outcome])
+            if worst > self._retries:
+                return _given_up(worst, reason)
+            self._waits.append((time.monotonic() + _patience(worst), name))
+            return None
+        self._failed.append((name, outcome, flow.out[name].x))
+        if opt.generation == 0 and state.totals.restarts == 0:
+            self._first.append(outcome)
+        self._tally_lost([name], [outcome])
+        if flow.tell(name, outcome.value if outcome.status == "value" else np.nan):
+            if self._first:
+                _raise_if_bug(self._first, state.start)
+                self._first = []
+            return self._look()
+        return opt.limit_reached()
+
+    def _recall(self, flow: Ahead) -> Stop | None:
+        """What the log knows of this search, told in the order in which it came: the same happens again.
+
+        An answer to another point, as another version of NumPy may draw, is only remembered.
+        """
+        answers = getattr(self._evaluator, "answers", None)
+        if answers is None:
+            return None
+        opt = self.state.opt
+        oldest = min([opt.generation, *(generation for generation, _, _ in flow.out)])
+        try:
+            rows, tries = answers(self.state.totals.restarts, oldest)
+        except StorageError as error:
+            return Stop(StopReason.STORAGE, str(error))
+        self._tries |= tries
+        slots: dict[int, list[int]] = {}
+        for row in rows:
+            slots.setdefault(row.key.generation, []).append(row.key.slot)
+        expected = -1
+        for row in rows:
+            if expected != opt.generation:  # those that come late have to be out when it ends
+                expected = opt.generation
+                flow.expect(slots.get(expected, ()))
+            name = row.key[1:4]
+            if name not in flow.out or x_hash(flow.out[name].x) != row.x_hash:
+                self._keep(row)
+            elif row.outcome.status != "lost":
+                outcome = replace(row.outcome, remembered=True)
+                self._examine(outcome, first=True)
+                if stop := self._take_in(flow, name, outcome):
+                    return stop
+        flow.take_back()
+        return None
+
+    def _keep(self, row: Logged) -> None:
+        if row.outcome.status == "value" and row.x is not None:
+            self.state.opt.note(row.x, row.outcome.value)
+
+    # -- one generation at a time -------------------------------------------------------------------------
+
     def _vectorized(self, x: NDArray[np.float64], fun: Callable[[Any], Any]) -> None:
         opt = self.state.opt
         f = call_vectorized(fun, x) if len(x) else np.empty(0)
@@ -345,6 +456,15 @@ class Loop:
         return False
 
     def _count_lost(self, names: list[Name], outcomes: list[Outcome | None]) -> Stop | None:
+        worst, reason = self._tally_lost(names, outcomes)
+        if worst > self._retries:
+            return _given_up(worst, reason)
+        if worst:
+            self._pause(_patience(worst))
+        return None
+
+    def _tally_lost(self, names: Sequence[Name], outcomes: Sequence[Outcome | None]) -> tuple[int, str]:
+        """How often the unluckiest of these points was lost, and why the last time."""
         worst, reason = 0, ""
         for name, outcome in zip(names, outcomes, strict=True):
             if outcome is None:
@@ -358,12 +478,7 @@ class Loop:
                 self._lost[name] = self._lost.get(name, 0) + 1
                 worst, reason = max(worst, self._lost[name]), outcome.reason
                 telling.lost(name, self._lost[name], self._retries, reason)
-        if not worst:
-            return None
-        if worst > self._retries:
-            return Stop(StopReason.LOST, f"{worst} tries of one point, the last: {reason}")
-        self._pause(min(0.1 * 2.0 ** min(worst - 1, 10), 10.0))  # what failed may need a moment to recover
-        return None
+        return worst, reason
 
     def _pause(self, seconds: float) -> None:
         left = seconds if self._deadline is None else self._deadline - time.monotonic()
@@ -426,6 +541,15 @@ class Loop:
             failures=failures,
             history=self.state.history.columns(),
         )
+
+
+def _given_up(tries: int, reason: str) -> Stop:
+    return Stop(StopReason.LOST, f"{tries} tries of one point, the last: {reason}")
+
+
+def _patience(tries: int) -> float:
+    """Seconds until the next try: what failed may need a moment to recover."""
+    return float(min(0.1 * 2.0 ** min(tries - 1, 10), 10.0))
 
 
 def _answered(outcome: Outcome | None) -> TypeGuard[Outcome]:

@@ -11,12 +11,19 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
+from typing import TypeVar
 
 from fmnes.errors import RunError, StorageError
+from fmnes.evaluation.ahead import Supply
 from fmnes.evaluation.evaluator import START, Evaluator, Outcomes, Task
 from fmnes.outcome import Outcome
 from fmnes.storage.log import EvaluationLog
-from fmnes.storage.rows import Key, Known, x_hash
+from fmnes.storage.rows import Key, Known, Logged, x_hash
+
+#: Seconds between the ends of two evaluations, at least: more than the rounding of such a time.
+_APART = 1e-6
+
+_Row = TypeVar("_Row", Known, Logged)
 
 #: A row that takes back the one before it, known by its fault.
 FORGOTTEN = Outcome("lost", reason="the run stopped here; it is evaluated again", fault="forgotten")
@@ -31,8 +38,13 @@ class Remembering:
         Those of this batch; and of the start, while its own batch is the first generation."""
         self.evaluated = 0
         """Evaluations that were made, and not remembered."""
+        self._ended = 0.0
+        """When the last one ended, in seconds since the epoch."""
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+        if isinstance(tasks, Supply):  # whoever hands out ahead has asked for the answers before
+            yield from self._made(tasks, deadline)
+            return
         rest: list[tuple[int, Task]] = []
         # The start is judged together with the first generation.
         first = bool(tasks) and (tasks[0].restart, tasks[0].generation) == (0, 0)
@@ -55,23 +67,47 @@ class Remembering:
             if _broke(remembered.outcome):
                 self._faults.append(task._replace(attempt=attempt - 1))
             yield position, replace(remembered.outcome, remembered=True)
-        if not rest:
-            return
+        if rest:
+            for i, outcome in self._made([task for _, task in rest], deadline):
+                yield rest[i][0], outcome
+
+    def _made(self, tasks: Sequence[Task], deadline: float | None) -> Outcomes:
+        """What is evaluated now, each on disk before it is told."""
         began = time.monotonic()
-        with closing(self._evaluator([task for _, task in rest], deadline)) as finished:
+        with closing(self._evaluator(tasks, deadline)) as finished:
             for i, outcome in finished:
-                position, task = rest[i]
+                task = tasks[i]
                 self.evaluated += 1
                 # Whoever makes several at a time has measured them; else we have waited for this one alone.
                 seconds = time.monotonic() - began if math.isnan(outcome.seconds) else outcome.seconds
+                # By their ends evaluations can be told in the order in which they came, whatever the clock.
+                self._ended = max(time.time(), self._ended + _APART)
                 try:
-                    self._log.record(Key(*task.key), outcome, task.x, time.time() - seconds, seconds)
+                    self._log.record(Key(*task.key), outcome, task.x, self._ended - seconds, seconds)
                 except RunError as error:
                     raise StorageError(str(error)) from error
                 if _broke(outcome):
+                    if isinstance(tasks, Supply) and task.generation > 0:
+                        self._faults.clear()  # beyond the first generation one alone stops the run, if any
                     self._faults.append(task)
-                yield position, outcome
+                yield i, outcome
                 began = time.monotonic()
+
+    def answers(self, restart: int, since: int) -> tuple[list[Logged], dict[tuple[int, int, int], int]]:
+        """What is known of this search from a generation on, in the order in which it came.
+
+        Without what was taken back. And how many tries of each point are in the log.
+        """
+        tries: dict[tuple[int, int, int], list[Logged]] = {}
+        for row in self._log.since(restart, since):
+            tries.setdefault(row.key[1:4], []).append(row)
+        counting = [row for rows in tries.values() for row in _since_forgotten(rows)]
+        counting.sort(key=lambda row: row.started + row.duration)
+        self._ended = max([self._ended, *(row.started + row.duration for row in counting[-1:])])
+        for row in counting:
+            if (restart, row.key.generation) == (0, 0) and _broke(row.outcome) and row.x is not None:
+                self._faults.append(Task(row.x, *row.key[1:], restart))
+        return counting, {name: rows[-1].key.attempt + 1 for name, rows in tries.items()}
 
     def forget_faults(self) -> None:
         """What broke in the last batch stopped the run: whoever resumes it has mended the objective.
@@ -89,7 +125,7 @@ class Remembering:
         self._evaluator.close()
 
 
-def _since_forgotten(rows: Sequence[Known]) -> Sequence[Known]:
+def _since_forgotten(rows: Sequence[_Row]) -> Sequence[_Row]:
     """The tries that count: those after the last one that was taken back."""
     last = max((i for i, row in enumerate(rows) if row.outcome.fault == FORGOTTEN.fault), default=-1)
     return rows[last + 1 :]

@@ -11,6 +11,7 @@ import numpy as np
 
 from fmnes.arguments import Default, check_callback, check_flag, check_path, names_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
+from fmnes.evaluation.ahead import check_takes_ahead
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.environment import read_environment
@@ -90,6 +91,7 @@ def resume(
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
                 evaluator = settings.evaluator(objective, executor, len(state.opt.x0), run_dir, space)
+                check_takes_ahead(evaluator, state.opt.ahead)
                 directory.finish(None)  # it goes on: the old result is not its result any more
             directory.update_config({**directory.config, "settings": settings.as_json()})
             return run_session(

@@ -12,6 +12,7 @@ import numpy as np
 from fmnes.arguments import check_count, check_flag, check_number, is_number
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
+from fmnes.run.crew import cores
 from fmnes.run.restarts import ORIGINS, check_restarts
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
@@ -68,7 +69,7 @@ class Settings:
         return choose_evaluator(
             fun,
             d,
-            workers=_cores() if self.workers == -1 else self.workers,
+            workers=cores() if self.workers == -1 else self.workers,
             timeout=self.timeout,
             retries=self.retries,
             executor=executor,
@@ -81,13 +82,6 @@ class Settings:
     def as_json(self) -> dict[str, Any]:
         """NumPy's numbers as Python's, which JSON knows."""
         return {k: v.item() if isinstance(v, np.generic) else v for k, v in asdict(self).items()}
-
-
-def _cores() -> int:
-    """Those that this process may use, which a batch system may have limited."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def describe_objective(fun: Any) -> dict[str, Any]:

@@ -60,14 +60,36 @@ class Distribution:
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """n rows of z, their points, and which of these may be evaluated (None: all)."""
         z = self.rng.standard_normal((n, len(self.state.mean)))
-        y = self._points(z)
+        return z, *self.seen(self._points(z))
+
+    def seen(self, y: Floats) -> tuple[Floats, NDArray[np.bool_] | None]:
+        """Points of the search as the user sees them, and which of these may be evaluated (None: all)."""
         x = self.nearest(y if self.box is None else self.box.onto(y))
         if self.box is None and self.start.bounds is not None:
-            return z, x, contain(self.start.bounds, x)
+            return x, contain(self.start.bounds, x)
         # Now only overflow can spoil a point, and a finite sum of squares rules it out for all.
         if math.isfinite(np.vdot(y, y)):
-            return z, x, None
-        return z, x, np.asarray(np.isfinite(y).all(axis=1))
+            return x, None
+        return x, np.asarray(np.isfinite(y).all(axis=1))
+
+    def draw_rows(self, n: int) -> Floats:
+        """n rows of z, one for each point: of a mirrored pair both."""
+        d = len(self.state.mean)
+        if not self.start.strategy.mirrored:
+            return self.rng.standard_normal((n, d))
+        z = self.rng.standard_normal((-(-n // 2), d))
+        return np.stack([z, -z], axis=1).reshape(-1, d)[:n]
+
+    def points(self, rows: Floats) -> Floats:
+        """The search's points of these draws, one for each. (n, d)"""
+        return self._points(rows[0::2])[: len(rows)] if self.start.strategy.mirrored else self._points(rows)
+
+    def coordinates(self, y: Floats) -> Floats:
+        """The draws that would give these points of the search now, wherever they come from. (n, d)"""
+        with np.errstate(all="ignore"):  # of points that are far away
+            own: Any = y if self.scale is None else y / self.scale
+            z: Floats = self.start.strategy.coordinates(self.state, own)  # type: ignore[attr-defined]
+        return z
 
     def _points(self, z: Floats) -> Floats:
         """In the user's units, wherever the bounds are."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fmnes.arguments import Default, check_number, check_path
 from fmnes.errors import ArgumentError, SnapshotError, UsageError
 from fmnes.result import Best
+from fmnes.search.ahead import Ahead
 from fmnes.search.points import Name, Point, mark_of, name_of
 from fmnes.search.search import Search
 from fmnes.search.slots import Generation
@@ -40,6 +41,8 @@ class Optimizer(Search):
 
         for id, x in opt.ask(3):
             opt.tell(id, f(x))
+
+    With `ahead`, points are asked for by `ask(n)` only, and values count as they come.
     """
 
     @overload
@@ -57,7 +60,10 @@ class Optimizer(Search):
         list means that all are given out: tell some of their values first.
         """
         if n is not None:
-            return self._hand_out(check_number("n", n, above=0, whole=True, optional=False))
+            wanted: int = check_number("n", n, above=0, whole=True, optional=False)
+            return self._hand_out(wanted) if self.flow is None else self._hand_out_ahead(self.flow, wanted)
+        if self.flow is not None:
+            raise UsageError("ask: found no number together with ahead; wanted ask(n), and tell(id, value)")
         current, self._asked = self._wanted()
         x = current.points(self._asked)
         if self.space is not None:
@@ -125,11 +131,36 @@ class Optimizer(Search):
             Point(self._name(current, i).id, self._told(current.x[i])) for i in current.hand_out(slots, n)
         ]
 
+    def _hand_out_ahead(self, flow: Ahead, n: int) -> list[Point]:
+        points: list[Point] = []
+        while len(points) < n and (found := flow.take()) is not None:
+            (generation, slot, redraw), x = found
+            id = Name(self.restart, generation, slot, redraw, mark_of(x)).id
+            points.append(Point(id, self._told(x)))
+        return points
+
+    def _tell_ahead(self, flow: Ahead, name: Name, f: float, lost: bool) -> None:
+        """What is not out any more has been told, or was forgotten."""
+        short = (name.generation, name.slot, name.redraw)
+        known = flow.out.get(short) if name.restart == self.restart else None
+        late = (name.restart, name.generation) > (self.restart, self.generation)
+        if late or (known is not None and mark_of(known.x) != name.mark):
+            raise ArgumentError(
+                f"tell: found the id {name.id!r}, wanted one that ask(n) gave: this is of another search, or "
+                f"of a later generation than {self.generation}"
+            )
+        if known is not None and lost:
+            flow.give_back(short)
+        elif known is not None:
+            flow.tell(short, f)
+
     def _name(self, current: Generation, slot: int) -> Name:
         redraw = int(current.redraws[slot])
         return Name(self.restart, self.generation, slot, redraw, mark_of(current.x[slot]))
 
     def _tell_one(self, name: Name, f: float, lost: bool) -> None:
+        if self.flow is not None:
+            return self._tell_ahead(self.flow, name, f, lost)
         if name[:2] < (self.restart, self.generation):
             return  # an answer to a generation that is over
         current = self._current or self._wanted()[0]  # drawn again, if it was saved before it was asked for
@@ -243,6 +274,14 @@ class Optimizer(Search):
         self.evaluations += len(f)
         self.n_infeasible += len(f) - len(feasible)
         return feasible
+
+    def note(self, x: NDArray[np.float64], value: float) -> None:
+        """A value that is known and not counted: it may be the best."""
+        self.remember(x, value)
+        if value < self._best.fun:
+            x = x.copy()
+            x.setflags(write=False)
+            self._best = Best(x, value, self.evaluations)
 
     def _redraw(self, current: Generation, slots: NDArray[np.intp]) -> None:
         """The paper's resampling: each failed slot gets a new draw, in slot order."""

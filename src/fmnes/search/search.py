@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from fmnes.arguments import check_memory, check_number, check_rng, names_options
 from fmnes.errors import FmnesError, SnapshotError
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Result, Stop, StopReason, Vector, View
+from fmnes.search.ahead import Ahead, check_ahead
 from fmnes.search.covariance import shaped_by
 from fmnes.search.distribution import Distribution
 from fmnes.search.known import read_known
@@ -33,6 +34,9 @@ from fmnes.search.stopping import (
 )
 from fmnes.space import Space, unpack
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
+
+if TYPE_CHECKING:
+    from fmnes.search.optimizer import Optimizer
 
 #: What a saved file says it is.
 KIND = "optimizer"
@@ -63,6 +67,7 @@ class Search:
         ftol: float | None = 1e-12,
         known: Any = (),
         covariance: ArrayLike | None = None,
+        ahead: float = 0.0,
     ) -> None:
         self.space, numbers = unpack(
             x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known
@@ -107,6 +112,9 @@ class Search:
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
+        share = check_ahead(ahead, start)
+        self.flow = Ahead(cast("Optimizer", self), share) if share else None
+        """Hands out points ahead of their generation; None: each generation waits for its last value."""
 
     # -- what it knows ------------------------------------------------------------------------------------
 
@@ -275,6 +283,7 @@ class Search:
     ) -> Self:
         """A fresh start, going on with the same random numbers and with what is known."""
         limits = {**self._limits(), "max_evaluations": max_evaluations}
+        limits["ahead"] = self.ahead
         opt = type(self)(**self._start.again(x0, sigma0, population_size), **limits, rng=0)
         opt._distribution = Distribution(opt._start, self._distribution.rng)
         opt._memory = self._memory
@@ -289,6 +298,11 @@ class Search:
         for x in current.x[current.twins]:
             if not (x.tobytes() in asked or self._memory.get(x) is not None):
                 raise SnapshotError("a slot without its twin")
+
+    @property
+    def ahead(self) -> float:
+        """The share of a generation that may be handed out beyond it."""
+        return 0.0 if self.flow is None else self.flow.share
 
     def _limits(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LIMITS}
@@ -314,6 +328,9 @@ class Search:
         parts.append(self._memory.dump())
         if self._current is not None:
             parts.append(self._current.dump())
+        if self.flow is not None:
+            metadata["ahead"] = self.ahead
+            parts.append(self.flow.dump())
         for more_metadata, more_arrays in parts:
             metadata |= more_metadata
             arrays |= more_arrays
@@ -342,7 +359,7 @@ class Search:
             raise SnapshotError(f"kind {metadata['kind']!r}, wanted {KIND!r}")
         limits = {name: metadata[name] for name in LIMITS}
         start = Start.restore(metadata, arrays)
-        opt = cls(**start.arguments(), **limits, rng=0)
+        opt = cls(**start.arguments(), **limits, rng=0, ahead=metadata.get("ahead", 0.0))
         d = len(start.x0)
         if "parameters" in metadata:
             opt.space = Space.from_json(metadata["parameters"])
@@ -358,7 +375,9 @@ class Search:
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt._best = restore_best(metadata, arrays, d)
         opt._memory.restore(arrays)
-        if "current.z" in arrays:
+        if opt.flow is not None:
+            opt.flow.restore(metadata, arrays)
+        elif "current.z" in arrays:
             drawn = opt._distribution
             opt._current = Generation.restore(metadata, arrays, drawn.draws, drawn.population_size, d)
             opt._check_twins(opt._current)

@@ -23,7 +23,7 @@ def ranks_by_value_then_distance(f: Array, pair_norm2: Array, backend: Backend) 
     """The same with failed points ordered by ‖z‖, the closest to the mean first (paper eq. 3).
 
     f: (λ,); pair_norm2: ‖z‖² of each mirrored pair (λ/2,), taken once per pair so that the two halves of
-    a failed pair tie exactly.
+    a failed pair tie exactly; or of each point (λ,).
     """
     xp = backend.xp
     feasible = xp.isfinite(f)
@@ -31,7 +31,7 @@ def ranks_by_value_then_distance(f: Array, pair_norm2: Array, backend: Backend) 
 
     def with_failed() -> Array:
         # By f, failed ones at +inf, then by ‖z‖² among failed ones, then by index.
-        distance2 = xp.where(feasible, 0.0, pair_norm2.repeat(2))
+        distance2 = xp.where(feasible, 0.0, pair_norm2.repeat(len(f) // len(pair_norm2)))
         return backend.ranks(xp.where(feasible, f, xp.inf), distance2)
 
     return backend.choose(count == len(f), lambda: backend.ranks(f), with_failed), count

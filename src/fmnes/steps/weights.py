@@ -51,13 +51,13 @@ def distance_weights(
 ) -> Array:
     """w^dist (eqs. 8 and 9), in the order of sampling (λ,): far points of equal rank count more.
 
-    ranks: (λ,); pair_norm2: ‖z‖² of each mirrored pair (λ/2,); alpha: a scalar.
+    ranks: (λ,); pair_norm2: ‖z‖² of each mirrored pair (λ/2,), or of each point (λ,); alpha: a scalar.
     population_size: λ, where there is room for more.
     typical: E‖z‖, from which norms are counted. It cancels in the quotient, and without it the exponential
         would overflow in high dimension.
     """
     grow = xp.exp(alpha * (xp.sqrt(pair_norm2) - typical))
-    hat = (weights.raw[ranks].reshape(-1, 2) * grow[:, None]).reshape(-1)
+    hat = (weights.raw[ranks].reshape(len(grow), -1) * grow[:, None]).reshape(-1)
     return hat / hat.sum() - 1 / (len(hat) if population_size is None else population_size)
 
 

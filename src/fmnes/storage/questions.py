@@ -67,6 +67,10 @@ class Questions:
             tries.append(Known(row.key.attempt, row.outcome, row.x_hash))
         return found
 
+    def since(self, restart: int, generation: int) -> Iterator[Logged]:
+        """What is known of a search from this generation on, in the order of the keys."""
+        return self._select("WHERE restart = ? AND generation >= ?", (int(restart), int(generation)), x="x")
+
     def count(self) -> int:
         with self._reading():
             (rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()

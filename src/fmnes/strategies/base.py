@@ -70,6 +70,11 @@ def next_population_size(strategy: Strategy, state: Any, first: int) -> int:
     return first if adapted is None else int(adapted(state, first))
 
 
+def takes_points_from_elsewhere(strategy: Strategy) -> bool:
+    """Can it say which draws would have given points that another distribution has?"""
+    return hasattr(strategy, "coordinates")
+
+
 def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
     """True if no array of a state holds NaN or infinity. What is unchanged since `before` is not read."""
     # An inner product is finite only if each product is, and so both arrays are (inf · 0 is NaN): neighbours

@@ -131,6 +131,10 @@ class CMAES:
         y = (z * state.D) @ state.B.T  # (39) N(0, C)
         return state.mean + state.sigma * y  # (40) N(m, σ² C)
 
+    def coordinates(self, state: CMAESState, x: Array) -> Array:
+        """The draws of points that may come from anywhere, (n, d)."""
+        return ((x - state.mean) / state.sigma) @ state.B / state.D
+
     def update(self, state: CMAESState, z: Array, f: Array, backend: Backend = NUMPY) -> CMAESState:
         xp = backend.xp
         n, d = z.shape

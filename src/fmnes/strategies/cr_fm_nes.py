@@ -153,11 +153,19 @@ class CRFMNES:
 
         return mirrored_points_by_columns(steps, state.mean, z, state.D, state.v, backend=backend)
 
+    def coordinates(self, state: CRFMNESState, x: Array) -> Array:
+        """The draws of points that may come from anywhere, (n, d): y = z + κ a v̄, so a = v̄·y/(1 + κ)."""
+        length, _, kappa = lengths(state.v, np)
+        y = (x - state.mean) / (state.sigma * state.D)
+        v_bar = state.v / length
+        along_v = kappa / (1 + kappa) * y.dot(v_bar)
+        return y - along_v[:, None] * v_bar
+
     def update(self, state: CRFMNESState, z: Array, f: Array, backend: Backend = NUMPY) -> CRFMNESState:
-        """z: (λ/2, d) as given to `sample`; f: (λ,)."""
+        """z: (λ/2, d) as given to `sample`, or a draw for each point, (λ, d); f: (λ,)."""
         xp = backend.xp
         n, d = z.shape
-        k = backend.arrays(constants(d, 2 * n), state.mean.dtype)
+        k = backend.arrays(constants(d, len(f)), state.mean.dtype)
         mu_eff = k.weights.mu_eff
 
         length, root, kappa = lengths(state.v, xp)
@@ -172,7 +180,7 @@ class CRFMNES:
         # The second time: the path, hence the phase, hence the weights. |p_σ| would also follow from the
         # products of the draws with each other, but those cost more than reading z once more.
         by_rank = k.weights.centred[ranks]
-        S_rank = pair_differences(by_rank)
+        S_rank = pair_differences(by_rank, n)
 
         def path(z: Array, p_sigma: Array) -> tuple[Any, Any]:
             p_sigma = follow(p_sigma, weighted_sum(S_rank, z, xp), k.c_sigma, mu_eff)
@@ -190,8 +198,8 @@ class CRFMNES:
 
         # The third time: the sums. W has η_B in it from here on, the coefficient of its samples in s and t.
         a = vz / length
-        S = pair_differences(weights)
-        W = pair_sums(weights)
+        S = pair_differences(weights, n)
+        W = pair_sums(weights, n)
         G_sigma = dot(W, norm2 - d, xp) / d
         W = k.eta_B[feasible] * W
         Wa, Waa, Sa = W * a, dot(W, a * a, xp), dot(S, a, xp)

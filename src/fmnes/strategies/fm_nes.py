@@ -224,6 +224,13 @@ class FMNES(EqualByContent):
         steps = z.dot(state.A.T).dot(state.F.T)  # rows B z ~ N(0, B Bᵀ)
         return mirrored_points(state.mean, state.sigma, steps, backend.xp)
 
+    def coordinates(self, state: FMNESState, x: Array) -> Array:
+        """The draws of points that may come from anywhere: z with x = m + σ B z. (n, d) -> (n, d)"""
+        steps = ((x - state.mean) / state.sigma).dot(state.F)
+        if state.A_inverse is not None:
+            return steps.dot(state.A_inverse.T)
+        return np.linalg.solve(state.A, steps.T).T
+
     def with_refresh(self, d: int, population_size: int) -> FMNES:
         """The same with its `refresh` settled: that of this λ, whatever λ becomes."""
         k = constants(d, population_size, self.path_rate, self.alpha, self.shape_rate == "xnes")
@@ -237,25 +244,25 @@ class FMNES(EqualByContent):
         backend: Backend = NUMPY,
         population_size: Array | None = None,
     ) -> FMNESState:
-        """Lines 7–36. z: (λ/2, d) as given to `sample`; f: (λ,).
+        """Lines 7–36. z: (λ/2, d) as given to `sample`, or a draw for each point, (λ, d); f: (λ,).
 
         population_size: λ, where z and f have room for more: in compiled code shapes are fixed, and λ is not.
         What stands behind the first λ/2 and λ is left out.
         """
         xp = backend.xp
         n, d = z.shape
-        lam: Array = 2 * n
+        lam: Array = len(f)
         if population_size is not None:
             lam = population_size.astype(z.dtype)
             there = xp.arange(n) < population_size // 2
             z, f = xp.where(there[:, None], z, 0.0), xp.where(there.repeat(2), f, xp.inf)
-        k = backend.arrays(constants(d, 2 * n, self.path_rate, self.alpha, self._for_every_d), z.dtype)
+        k = backend.arrays(constants(d, len(f), self.path_rate, self.alpha, self._for_every_d), z.dtype)
 
         norm2 = xp.vecdot(z, z)
         # What is not there comes last, behind all that failed.
         distance2 = norm2 if population_size is None else xp.where(there, norm2, xp.inf)
         ranks, feasible = ranks_by_value_then_distance(f, distance2, backend)  # line 7
-        selected = self._selected(k.selected, feasible, d, lam, n, z.dtype, backend)
+        selected = self._selected(k.selected, feasible, d, lam, len(f), z.dtype, backend)
         mu_eff = selected.weights.mu_eff
         first_failure = state.unconstrained & (feasible < lam)
         state = backend.cond(  # lines 8–11
@@ -263,7 +270,7 @@ class FMNES(EqualByContent):
         )
 
         by_rank = selected.weights.centred[ranks]
-        drift = pair_differences(by_rank).dot(z)
+        drift = pair_differences(by_rank, n).dot(z)
         p_sigma = follow(state.p_sigma, drift, selected.c_sigma, mu_eff)  # line 12
         phase = phase_of(xp.sqrt(p_sigma.dot(p_sigma)), k.expected_norm, backend)
         moving = phase == MOVEMENT
@@ -274,13 +281,13 @@ class FMNES(EqualByContent):
             else:
                 alpha = distance_alpha(feasible.astype(z.dtype), d, lam, self.alpha == "public", xp)
             weights = distance_weights(selected.weights, ranks, norm2, alpha, k.expected_norm, xp, lam)
-            return weights, pair_differences(weights).dot(z)
+            return weights, pair_differences(weights, n).dot(z)
 
         weights, G_delta = backend.choose(moving, by_distance, lambda: (by_rank, drift))  # lines 13, 15
         eta_sigma = k.rates.sigma[phase, feasible]  # line 14
         eta_B = k.rates.shape[phase, feasible]
 
-        pair_weights = pair_sums(weights)
+        pair_weights = pair_sums(weights, n)
         G_sigma = pair_weights.dot(norm2) / d  # line 16; the weights sum to zero, so −I drops out
         step = state.A.dot(G_delta)  # B G_δ in F's frame
         mean = state.mean + state.sigma * state.F.dot(step)  # line 17, η_m = 1
@@ -361,16 +368,23 @@ class FMNES(EqualByContent):
         return _first_shape(state if state.p_step is None else state._replace(p_step=zero), xp)
 
     def _selected(
-        self, all_succeed: Selected, feasible: Array, d: int, lam: Array, n: int, dtype: Any, backend: Backend
+        self,
+        all_succeed: Selected,
+        feasible: Array,
+        d: int,
+        lam: Array,
+        room: int,
+        dtype: Any,
+        backend: Backend,
     ) -> Selected:
-        """Weights, and the rates that go with them, where so many points succeed; for up to 2n points."""
+        """Weights, and the rates that go with them, where so many points succeed; for up to `room` points."""
         published = self.selection == "published"
         if published and isinstance(lam, int):
             return all_succeed
         size = lam if published else parents_of(feasible, d, lam, backend)
         if backend is NUMPY:
             return backend.arrays(selected(d, lam, int(size), self.path_rate, self._for_every_d), dtype)  # type: ignore[no-any-return]
-        weights = weights_of_half(backend.xp.log(size / 2 + 1).astype(dtype), 2 * n, backend.xp, lam)
+        weights = weights_of_half(backend.xp.log(size / 2 + 1).astype(dtype), room, backend.xp, lam)
         return selected_by(weights, d, self.path_rate, self._for_every_d, backend)
 
     def _new_shape(

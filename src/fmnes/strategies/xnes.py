@@ -75,6 +75,10 @@ class XNES(EqualByContent):
     def sample(self, state: XNESState, z: Array, backend: Backend = NUMPY) -> Array:
         return state.mean + state.sigma * (z @ state.B.T)
 
+    def coordinates(self, state: XNESState, x: Array) -> Array:
+        """The draws of points that may come from anywhere, (n, d)."""
+        return np.linalg.solve(state.B, ((x - state.mean) / state.sigma).T).T
+
     def update(self, state: XNESState, z: Array, f: Array, backend: Backend = NUMPY) -> XNESState:
         xp = backend.xp
         n, d = z.shape

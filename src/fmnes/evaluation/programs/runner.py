@@ -15,6 +15,7 @@ from typing import Any
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
+from fmnes.evaluation.ahead import further
 from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.programs.checks import check_bytes
@@ -70,13 +71,19 @@ class CommandEvaluator:
         directory = None if command.directory is None else str(command.directory)
         self._workspace = workspace or Workspace(directory, command.max_kept, kept_in)
 
+    takes_ahead = True
+
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         end = math.inf if deadline is None else deadline
         waiting = deque(enumerate(tasks))
         running: dict[int, Program] = {}
         most = self._workers
         try:
-            while waiting or running:
+            while True:
+                more = further(tasks, most - len(waiting) - len(running))
+                waiting.extend((position, tasks[position]) for position in more)
+                if not (waiting or running):
+                    return
                 while waiting and len(running) < most:
                     if time.monotonic() >= end:
                         return

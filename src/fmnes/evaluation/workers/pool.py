@@ -17,6 +17,7 @@ import numpy as np
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
+from fmnes.evaluation.ahead import further
 from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame
@@ -86,6 +87,8 @@ class Workers:
         self._retry_at = 0.0
         self._not_started = lost("no worker process could be started")
 
+    takes_ahead = True
+
     def __enter__(self) -> Workers:
         return self
 
@@ -103,10 +106,12 @@ class Workers:
         unanswered = len(tasks)
         finished: Finished = []
         try:
-            while unanswered:
+            while True:
                 # Handed over before the next ones go out: no more than `workers` can be lost with the caller.
                 yield from finished
                 unanswered -= len(finished)
+                self._pending.extend(more := further(tasks, self._count - unanswered))
+                unanswered += len(more)
                 if not unanswered or self._over(deadline):
                     return
                 self._start(min(self._count, len(tasks)))
