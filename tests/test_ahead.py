@@ -670,3 +670,49 @@ def test_as_many_points_as_workers(options: dict[str, Any], expected: int, tmp_p
 def test_where_there_is_no_number_of_workers(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         minimized(ellipsoid, population_size="workers", ahead=0, **options)
+
+
+@pytest.mark.parametrize("timeout", [None, 30.0])
+def test_executors_are_handed_points_ahead(objectives: Any, timeout: float | None) -> None:
+    options: dict[str, Any] = {
+        "max_evaluations": 100,
+        "keep_evaluations": True,
+        "workers": 1,
+        "timeout": timeout,
+    }
+    with ThreadPoolExecutor(4) as pool:
+        result = minimized(objectives.uneven, **options, executor=pool)
+        assert result.nfev == 100 and overlaps(result.evaluations) > 10
+        began = result.evaluations.started
+        ended = began + result.evaluations.seconds
+        under_way = [int(((began <= moment) & (ended > moment)).sum()) for moment in began]
+        assert max(under_way) <= 4  # what waits in the pool was drawn too early
+        patient = minimized(objectives.uneven, **{**options, "max_evaluations": 40}, executor=pool, ahead=0)
+        assert overlaps(patient.evaluations) == 0
+
+
+def test_a_queue_of_files_is_handed_points_ahead(objectives: Any, tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from fmnes.evaluation.queue.worker import work; "
+        "import objectives_ahead as o; work(Path(sys.argv[1]), o.uneven)"
+    )
+    queue = fmnes.FileQueue(tmp_path / "queue")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    crew = [
+        subprocess.Popen([sys.executable, "-c", code, str(queue.directory)], env=environment)
+        for _ in range(3)
+    ]
+    try:
+        result = minimized(
+            objectives.uneven, workers=1, executor=queue, max_evaluations=100, run_dir=tmp_path / "run"
+        )
+    finally:
+        for worker in crew:
+            worker.terminate()
+        codes = [worker.wait(30) for worker in crew]
+    assert result.nfev == 100 and len(codes) == 3
+    table = fmnes.read_run(tmp_path / "run").evaluations
+    assert overlaps(table) > 10
+    assert len(set(zip(table.restart, table.generation, table.slot, table.attempt, strict=True))) == len(
+        table
+    )

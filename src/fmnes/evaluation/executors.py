@@ -9,6 +9,7 @@ a dead node), nobody knows whose fault that was: the evaluation is lost, never i
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import pickle
 import tempfile
@@ -27,6 +28,7 @@ import numpy as np
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, ObjectiveError
 from fmnes.evaluation import remote
+from fmnes.evaluation.ahead import Supply, further
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.named import Named
 from fmnes.evaluation.programs.command import Command
@@ -38,6 +40,8 @@ from fmnes.space import Space
 
 Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str, float, Outputs | None]
 
+#: Seconds after which a cluster, which may grow and shrink, is asked again how large it is.
+RECOUNT_SECONDS = 5.0
 #: Objectives of up to so many bytes go with every task; larger ones only to workers that do not have them.
 SMALL = 32_768
 
@@ -81,6 +85,11 @@ class ExecutorEvaluator:
         _check(executor)
         isolated = timeout is not None or isinstance(fun, Command) or getattr(executor, "isolates", False)
         self._way: _Way = _Isolated(fun, executor, timeout, space) if isolated else _Direct(fun, executor)
+        self._executor = executor
+        self._counted: tuple[float, float] = (0.0, -math.inf)
+        """How many workers there were, and when (time.monotonic())."""
+
+    takes_ahead = True
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         running: dict[Future[Any], _Running] = {}
@@ -102,7 +111,12 @@ class ExecutorEvaluator:
             for position, task in enumerate(tasks):
                 if (outcome := submit(position, task)) is not None:
                     yield position, outcome
-            while running:
+            while True:
+                for position in further(tasks, self._room(tasks) - len(running)):
+                    if (outcome := submit(position, tasks[position])) is not None:
+                        yield position, outcome
+                if not running:
+                    return
                 try:
                     future = finished.get(timeout=_left(deadline))
                 except Empty:
@@ -115,6 +129,16 @@ class ExecutorEvaluator:
                     yield position, outcome
         finally:
             self._way.abandon([one.mark for future, one in running.items() if not future.cancel()])
+
+    def _room(self, tasks: Sequence[Task]) -> float:
+        """How many tasks of a growing batch may be under way: what waits in a queue was drawn too early."""
+        if not isinstance(tasks, Supply):
+            return 0
+        count, when = self._counted
+        if time.monotonic() - when > RECOUNT_SECONDS:
+            count = count_workers(self._executor) or math.inf
+            self._counted = count, time.monotonic()
+        return count
 
     def close(self) -> None:
         self._way.close()

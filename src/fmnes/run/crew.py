@@ -26,9 +26,10 @@ def count_crew(workers: int, executor: Any, vectorized: bool) -> int:
         )
     if executor is None:
         return cores() if workers == -1 else workers
-    told = getattr(executor, "n_workers", None)
-    found = told() if callable(told) else getattr(executor, "_max_workers", None)  # of the standard pools
-    if not isinstance(found, int) or found < 1:
+    from fmnes.evaluation.executors import count_workers  # needed with an executor only
+
+    found = count_workers(executor)
+    if found is None:
         raise ArgumentError(
             f'population_size: found "workers" with {shown(executor)}, which does not say how many it has; '
             "wanted a number"

@@ -111,6 +111,9 @@ class Board:
         self._given_up = []
         return found
 
+    def count_workers(self) -> int | None:
+        return self._crew.count()
+
     def forget(self, key: Key) -> None:
         """Its outcome is safe."""
         wanted = self._wanted.pop(key, None)
