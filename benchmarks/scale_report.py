@@ -55,7 +55,8 @@ def schemes(cells: Cells, chosen: Callable[[Case], bool]) -> list[str]:
             continue
         how = f"{case.ahead:g}" + (", own λ" if case.scheme == "own" else "")
         waiting = cells.get(case._replace(ahead=0.0, scheme="first"))
-        gained = f"{time_of(waiting)[0] / time_of(trials)[0]:.2f} ×" if waiting and case.ahead else ""
+        gain = time_of(waiting)[0] / time_of(trials)[0] if waiting and case.ahead else math.nan
+        gained = f"{gain:.2f} ×" if math.isfinite(gain) else ""  # both reached it
         times = f"σ = {case.spread:g}" + (", slow region" if case.region == "slow" else "")
         times += f", {case.lost:.0%} lost" if case.lost else ""
         numbers = f"{mean(t.utilisation for t in trials)[0]:.1%} | {shown(time_of(trials))}{solved(trials)}"
