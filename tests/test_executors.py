@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import Command, Real, minimize
+from fmnes import Command, Real, minimize, read_run
 from fmnes.errors import ArgumentError, MissingExtra, ObjectiveError
 from fmnes.evaluation import remote
 from fmnes.evaluation.evaluator import Task
@@ -485,3 +485,35 @@ def test_a_linked_future_follows_and_is_cancelled_once() -> None:
     failed.follow(theirs)
     with pytest.raises(ValueError, match="no"):
         failed.result()
+
+
+def test_an_engine_that_ends_without_a_word_loses_what_it_was_running(tmp_path: Path) -> None:
+    """As a client of Dask may, whose futures then never hear of it; this one even speaks up later."""
+
+    def sphere(x: Any) -> float:
+        return float(x @ x)
+
+    class Engine:
+        def __init__(self) -> None:
+            self.submitted, self.over = 0, False
+
+        def submit(self, fn: Any, /, *args: Any) -> Future[Any]:
+            self.submitted += 1
+            future: Future[Any] = Future()
+            if self.submitted <= 5 or self.over:
+                future.set_result(fn(*args))
+            else:
+                threading.Timer(0.2, setattr, (self, "over", True)).start()
+                threading.Timer(1.5, future.set_result, [fn(*args)]).start()
+            return future
+
+        def is_gone(self) -> bool:
+            return self.over
+
+    engine = Engine()
+    began = time.monotonic()
+    options: dict[str, Any] = {"rng": 1, "max_evaluations": 30}
+    result = minimize(sphere, [1.0, 1.0], 0.5, executor=engine, **options, run_dir=tmp_path / "run")
+    assert time.monotonic() - began < 20
+    assert result == minimize(sphere, [1.0, 1.0], 0.5, **options)
+    assert read_run(tmp_path / "run").summary.statuses["lost"] > 0

@@ -42,6 +42,8 @@ Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str, floa
 
 #: Seconds after which a cluster, which may grow and shrink, is asked again how large it is.
 RECOUNT_SECONDS = 5.0
+#: Seconds after which it is seen whether an engine that can tell is still there.
+LOOK_SECONDS = 1.0
 #: Objectives of up to so many bytes go with every task; larger ones only to workers that do not have them.
 SMALL = 32_768
 
@@ -118,9 +120,16 @@ class ExecutorEvaluator:
                 if not running:
                     return
                 try:
-                    future = finished.get(timeout=_left(deadline))
+                    future = finished.get(timeout=self._patience(deadline))
                 except Empty:
-                    return
+                    if _left(deadline) == 0.0:
+                        return
+                    if self._is_gone():  # whatever it has not told by now it never will
+                        for future in list(running):
+                            yield running.pop(future).position, lost("the executor has ended")
+                    continue
+                if future not in running:  # it was given up
+                    continue
                 position, task, _ = running.pop(future)
                 outcome = self._way.collect(future)
                 if outcome is None:  # that worker does not have the objective yet
@@ -129,6 +138,18 @@ class ExecutorEvaluator:
                     yield position, outcome
         finally:
             self._way.abandon([one.mark for future, one in running.items() if not future.cancel()])
+
+    def _patience(self, deadline: float | None) -> float | None:
+        """Seconds to wait until something is looked after; None: until something happens."""
+        left = _left(deadline)
+        if getattr(self._executor, "is_gone", None) is None:
+            return left
+        return LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
+
+    def _is_gone(self) -> bool:
+        """Has the engine ended? Not every future of it hears of that."""
+        is_gone = getattr(self._executor, "is_gone", None)
+        return is_gone is not None and is_gone()
 
     def _room(self, tasks: Sequence[Task]) -> float:
         """How many tasks of a growing batch may be under way: what waits in a queue was drawn too early."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, MissingExtra
 from fmnes.evaluation import remote
+
+#: Between two looks at a client that has lost its scheduler and looks for it.
+_LOOK_SECONDS = 0.05
 
 
 def executor(cluster: Any, **options: Any) -> DaskExecutor:
@@ -41,7 +45,9 @@ class DaskExecutor(Executor):
         self._owns_client = owns_client
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        if self._client.status not in ("running", "connecting"):
+        while self._client.status == "connecting":  # what is sent meanwhile may never be heard of again
+            time.sleep(_LOOK_SECONDS)
+        if self._client.status != "running":
             raise ConnectionError(f"the client of Dask is {self._client.status}")
         future: Future[Any] = self._executor.submit(_run, fn, *args, **kwargs)
         return future
@@ -49,6 +55,9 @@ class DaskExecutor(Executor):
     def put(self, data: bytes) -> Any:
         """Large data goes from worker to worker, not through the scheduler."""
         return self._client.scatter(data, hash=False)
+
+    def is_gone(self) -> bool:
+        return self._client.status in ("closing", "closed")
 
     def n_workers(self) -> int | None:
         """The tasks that it runs at a time now; None while it has no workers yet."""
