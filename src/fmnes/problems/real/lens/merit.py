@@ -126,12 +126,12 @@ def focused(rays: Rays, weights: Floats, fields: int) -> tuple[Floats, Floats]:
     Behind the lens rays are straight, so the mean square of a spot is a parabola in the place of the image.
     The middle of a spot is that of all wavelengths; its x is 0, the rays being half of a symmetric spot.
     """
-    n, wavelengths, _ = rays.x.shape
+    n, wavelengths, count = rays.x.shape
 
     def by_field(values: Floats) -> Floats:
         """(n, w, f p) as (n, f, w p): a row a spot."""
-        rows = values.reshape(n, wavelengths, fields, -1).transpose(0, 2, 1, 3)
-        return rows.reshape(n, fields, -1)
+        rows = values.reshape(n, wavelengths, fields, count // fields).transpose(0, 2, 1, 3)
+        return rows.reshape(n, fields, wavelengths * count // fields)
 
     weight = np.tile(weights / wavelengths, wavelengths)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
