@@ -129,6 +129,24 @@ def test_rays_obey_the_law_of_refraction_at_every_surface() -> None:
     assert checked > 2000
 
 
+@pytest.mark.parametrize(
+    ("y", "l", "m", "missed"),
+    [
+        (15.0, -0.6, 0.8, False),  # it meets the sphere of radius 10 at y = 9.6, z = 7.2
+        (19.5, -0.6, 0.8, True),  # at z = 13.52, on the half that faces away
+        (21.0, -0.6, 0.8, True),  # it passes by
+        (30.0, 0.995, -np.sqrt(1 - 0.995**2), True),  # it has met it, and goes back
+    ],
+)
+def test_a_surface_is_the_near_half_of_its_sphere(y: float, l: float, m: float, missed: bool) -> None:  # noqa: E741
+    ball = Lenses(np.array([[0.1]]), np.empty((1, 0)), np.array([[[1.0], [1.5]]]))
+    start = Rays(*(np.full((1, 1, 1), value) for value in (0.0, y, 0.0, 0.0, l, m)))
+    (passage,) = trace(ball, start)
+    assert passage.missed.tolist() == [missed] and not passage.reflected.any()
+    if not missed:
+        assert (passage.rays.y.item(), passage.rays.z.item()) == pytest.approx((9.6, 7.2))
+
+
 def test_the_reference_rays_can_be_made_anew(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.lens_rays", "--out", str(tmp_path / "rays.npz")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=RAYS.parents[2])
@@ -179,6 +197,9 @@ def test_glasses_are_those_of_optiland() -> None:
     media = lens.double_gauss().form.media
     ours = glass.refractive_indices(["air", *media, "air"], reference.wanted.wavelengths)
     assert np.abs(ours - reference.lenses.indices[0]).max() < 1e-12
+    reference = Reference("triplet")
+    flint = glass.refractive_indices(["F2"], reference.wanted.wavelengths)
+    assert np.abs(flint - reference.lenses.indices[0, 3]).max() < 1e-12
 
 
 # -- merit ------------------------------------------------------------------------------------------------
@@ -191,7 +212,7 @@ def middle(problem: lens.LensProblem) -> dict[str, float]:
     }
 
 
-def some_lenses(problem: lens.LensProblem, n: int = 2000, seed: int = 0) -> Floats:
+def some_lenses(problem: lens.LensProblem, n: int = 1000, seed: int = 0) -> Floats:
     bounds = np.array([(p.lower, p.upper) for p in problem.parameters.values()], dtype=float)
     return np.random.default_rng(seed).uniform(*bounds.T, (n, len(bounds)))
 
@@ -233,6 +254,14 @@ def test_the_merit_is_that_of_very_many_rays_at_the_best_focus(make: Any) -> Non
         assert size(0.0) == pytest.approx(design.spots, rel=0.03)
         assert total[1] == pytest.approx(design.spot, rel=0.02)
         assert total[1] < min(total[0], total[2]) * (1 + 1e-3)
+
+
+def test_the_edge_is_where_the_larger_of_two_surfaces_ends() -> None:
+    # Spheres of radius 5 have a sag of 1 at height 3 and of 2 at height 4.
+    lenses = Lenses(np.array([[0.2, -0.2, 0.0]]), np.array([[7.0, 3.0]]), np.ones((1, 4, 1)))
+    for heights, edges in (((3, 4, 1), (3, 5)), ((4, 3, 4), (3, 5)), ((3, 3, 4), (5, 5)), ((3, 6, 0), None)):
+        found = merit.edges(lenses, np.array([heights], dtype=float))[0]
+        assert np.isnan(found).all() if edges is None else found == pytest.approx(edges)
 
 
 def test_a_larger_lens_has_larger_spots_and_no_other_difference() -> None:
@@ -311,7 +340,7 @@ def test_most_lenses_fail_and_for_many_reasons(make: Any) -> None:
     points = some_lenses(problem)
     reasons = Counter(reason.partition(" surface")[0] for reason in problem.reasons(points))
     assert 0.01 < reasons[""] / len(points) < 0.2
-    assert sum(count > 10 for count in reasons.values()) >= 6
+    assert sum(count > 3 for count in reasons.values()) >= 6
     assert (np.isfinite(problem.fun(points)) == [not reason for reason in problem.reasons(points)]).all()
 
 
@@ -544,6 +573,13 @@ def test_the_picture_shows_both_lenses_their_rays_and_their_spots(make: Any) -> 
         assert len(rays) == 15
         assert np.ptp([line.get_xdata()[-1] for line in rays]) < 1e-9
         assert rays[0].get_xdata()[-1] == pytest.approx(design.thicknesses.sum())
+        heights = np.abs([ray.get_ydata()[1:-1] for ray in rays]).max(0)
+        for patch, i in zip(axes.patches, np.flatnonzero(np.array(design.media) != "air"), strict=True):
+            assert patch.get_xy()[:, 1].max() == pytest.approx(max(heights[i : i + 2]))
+        stop = [line for line in axes.lines if line.get_linewidth() > 2]
+        assert sorted(line.get_ydata()[0] for line in stop) == pytest.approx(
+            [ray.get_ydata()[design.stop] for ray in (rays[0], rays[4])]
+        )
     assert len(spots) == 6
     for axes, size in zip(spots, [*before.spots, *after.spots], strict=True):
         assert axes.get_title().endswith(f"{size:.4g} µm")
