@@ -129,7 +129,7 @@ def _spots(figure: Figure, row: Any, lens: Lens) -> None:
     """A panel a field, all at one scale."""
     from fmnes.plots import drawing
 
-    half = half_pupil(6, 9)
+    half = half_pupil(5, 6)
     used = half.weights > 0
     x = np.concatenate([half.x[used], -half.x[used]])
     y = np.concatenate([half.y[used], half.y[used]])
