@@ -74,8 +74,9 @@ def main() -> None:
         shares = [share_of_failures(problem, seed) for seed in range(SEEDS)]
         n = fmnes.Optimizer(problem.parameters).population_size
         print(
-            f"{name}: known design {problem.fun(problem.known):.2f} µm; failed at random "
-            f"{share_at_random(problem):.0%}, in the first {GENERATIONS} generations {np.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%}, {SEEDS} seeds); "
+            f"{name}: known design {problem.fun(problem.known):.2f} µm; "
+            f"failed at random {share_at_random(problem):.0%}, in the first {GENERATIONS} generations "
+            f"{np.median(shares):.0%} ({min(shares):.0%} to {max(shares):.0%}, {SEEDS} seeds); "
             f"{milliseconds(problem, n):.3f} ms a lens of a generation of {n}"
         )
 
