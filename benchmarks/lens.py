@@ -25,8 +25,7 @@ def picture() -> Any:
     """A triplet before and after 5,000 evaluations."""
     problem = lens.triplet()
     result = fmnes.minimize(problem.fun, problem.parameters, vectorized=True, max_evaluations=5000, rng=0)
-    start = {name: (p.lower + p.upper) / 2 for name, p in problem.parameters.items()}
-    return lens.draw(problem.lens(start), problem.lens(result.x))
+    return lens.draw(problem.lens(problem.start), problem.lens(result.x))
 
 
 def share_of_failures(problem: lens.LensProblem, seed: int) -> float:

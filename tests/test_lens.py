@@ -205,13 +205,6 @@ def test_glasses_are_those_of_optiland() -> None:
 # -- merit ------------------------------------------------------------------------------------------------
 
 
-def middle(problem: lens.LensProblem) -> dict[str, float]:
-    return {
-        name: (p.lower + p.upper) / 2 if p.start is None else p.start  # type: ignore[operator]
-        for name, p in problem.parameters.items()
-    }
-
-
 def some_lenses(problem: lens.LensProblem, n: int = 1000, seed: int = 0) -> Floats:
     bounds = np.array([(p.lower, p.upper) for p in problem.parameters.values()], dtype=float)
     return np.random.default_rng(seed).uniform(*bounds.T, (n, len(bounds)))
@@ -222,7 +215,7 @@ def test_the_known_designs_are_good_and_the_starts_are_not() -> None:
     assert triplet.fun(triplet.known) == pytest.approx(11.468, abs=1e-3)
     assert gauss.fun(gauss.known) == pytest.approx(12.438, abs=1e-3)
     for problem in (triplet, gauss):
-        assert problem.fun(middle(problem)) > 100
+        assert problem.fun(problem.start) > 7 * problem.fun(problem.known)
         assert all(p.lower <= problem.known[name] <= p.upper for name, p in problem.parameters.items())
     # The last curvature and the focus are solved, and are nearly those of the design.
     known = triplet.lens(triplet.known)
@@ -316,10 +309,10 @@ FAILING = {
 @pytest.mark.parametrize("reason", FAILING)
 def test_a_lens_fails_with_its_reason(reason: str) -> None:
     problem = lens.triplet()
-    point = middle(problem) | FAILING[reason]
+    point = problem.start | FAILING[reason]
     with pytest.raises(fmnes.Infeasible, match=f"^{reason}"):
         problem.fun(point)
-    columns = {name: np.array([middle(problem)[name], value]) for name, value in point.items()}
+    columns = {name: np.array([problem.start[name], value]) for name, value in point.items()}
     values = problem.fun(columns)
     assert np.isfinite(values[0]) and values[1] == np.inf
     assert problem.reasons(columns)[0] == "" and problem.reasons(columns)[1].startswith(reason)
@@ -346,7 +339,7 @@ def test_most_lenses_fail_and_for_many_reasons(make: Any) -> None:
 
 def test_a_value_that_is_no_number_fails_as_any_other_and_nothing_warns() -> None:
     problem = lens.triplet()
-    points = np.tile(list(middle(problem).values()), (4, 1))
+    points = np.tile(list(problem.start.values()), (4, 1))
     points[1, 0], points[2, 5], points[3, 1] = np.nan, np.inf, 1e200
     values = problem.fun(points)
     assert np.isfinite(values).tolist() == [True, False, False, False]
@@ -374,8 +367,8 @@ def test_20_to_60_percent_of_the_first_20_generations_fail(make: Any) -> None:
         ).nit
         assert generations == 20
         shares.append(np.mean(told[1:]))  # the first is the start itself
-    assert 0.2 < np.mean(shares) < 0.6
-    assert min(shares) > 0.1 and max(shares) < 0.65
+    assert 0.2 < np.median(shares) < 0.6
+    assert sum(0.2 < share < 0.6 for share in shares) >= 8
 
 
 # -- one lens and many ------------------------------------------------------------------------------------
@@ -455,7 +448,7 @@ def test_glasses_can_be_searched_as_integers(make: Any) -> None:
     assert free.reasons(other)[0] or free.fun(other) != free.fun(free.known)
     result = fmnes.minimize(free.fun, free.parameters, vectorized=True, rng=1, max_evaluations=300)
     assert all(isinstance(result.x[name], int) for name in integers)
-    assert result.fun < free.fun(middle(free))
+    assert result.fun < free.fun(free.start)
 
 
 def test_a_glass_number_is_its_place_in_the_catalogue() -> None:
@@ -535,7 +528,7 @@ def test_what_is_no_specification_and_no_lens_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"after: found .*wanted a lens, such as"):
         lens.draw(design, problem.known)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"point: found a lens that cannot be traced \(a ray misses"):
-        problem.lens(middle(problem) | {"c1": -0.094})
+        problem.lens(problem.start | {"c1": -0.094})
     with pytest.raises(ArgumentError, match="point: found 3 lenses, wanted one"):
         problem.lens(np.zeros((3, 10)))
 
@@ -557,7 +550,7 @@ def test_a_lens_is_told_as_its_prescription() -> None:
 def test_the_picture_shows_both_lenses_their_rays_and_their_spots(make: Any) -> None:
     pytest.importorskip("matplotlib")
     problem = make()
-    before, after = problem.lens(middle(problem)), problem.lens(problem.known)
+    before, after = problem.lens(problem.start), problem.lens(problem.known)
     figure = lens.draw(before, after)
     sections = [axes for axes in figure.axes if "RMS spot" in axes.get_title(loc="left")]
     spots = [axes for axes in figure.axes if axes not in sections]

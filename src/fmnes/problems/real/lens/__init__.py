@@ -4,7 +4,7 @@
 >>> from fmnes.problems.real import lens
 >>> problem = lens.triplet()
 >>> result = fmnes.minimize(problem.fun, problem.parameters, vectorized=True, max_evaluations=200, rng=1)
->>> result.fun < problem.fun({name: sum((p.lower, p.upper)) / 2 for name, p in problem.parameters.items()})
+>>> result.fun < problem.fun(problem.start)
 True
 
 A lens through which a ray finds no way has no spot, and its evaluation fails: the ray misses a surface or is

@@ -31,6 +31,7 @@ class Form:
     stop: int  # the number of the surface that is the stop, from 1
     wanted: Specification  # of the lens that is known
     bounds: dict[str, tuple[float, float]]  # of curvatures, glass and air
+    start: dict[str, float]  # the curvatures that are not 0
     known: dict[str, float]  # as optiland ships it, which solves the last curvature of nearly the same lens
 
     @property
@@ -56,6 +57,7 @@ TRIPLET = Form(
     stop=4,
     wanted=Specification(focal_length=50, f_number=5, fields=(0, 14, 20)),
     bounds={"c": (-0.1, 0.1), "t": (0.8, 8), "a": (0.1, 12)},
+    start={"c1": 0.02, "c3": -0.02, "c4": 0.02},
     known={
         "c1": 1 / 22.01359,
         "c2": -1 / 435.76044,
@@ -76,6 +78,7 @@ DOUBLE_GAUSS = Form(
     stop=6,
     wanted=Specification(focal_length=100, f_number=5, fields=(0, 10, 14)),
     bounds={"c": (-0.05, 0.05), "t": (1, 15), "a": (0.1, 20)},
+    start={},
     known={
         "c1": 1 / 56.20238,
         "c2": 1 / 152.28580,
@@ -101,8 +104,9 @@ DOUBLE_GAUSS = Form(
 
 
 def parameters(form: Form, focal_length: float, glasses: bool) -> dict[str, Parameter]:
-    """Where to look: the ranges of the form, larger for a larger lens. The middle of them, where a search
-    starts, is a row of flat plates, with nothing but its last surface to make an image.
+    """Where to look: the ranges of the form, larger for a larger lens. A search starts from a sketch: of the
+    triplet that its outer lenses collect and the inner one disperses, of the double Gauss not even that but
+    flat plates, of which only the last surface makes an image.
 
     glasses: look among those of the catalogue as well; it starts from the form's own.
     """
@@ -110,7 +114,9 @@ def parameters(form: Form, focal_length: float, glasses: bool) -> dict[str, Para
     found: dict[str, Parameter] = {}
     for name in (*form.curvatures, *form.thicknesses):
         lower, upper = (_scaled(name, bound, scale) for bound in form.bounds[name[0]])
-        found[name] = Real(lower, upper)
+        sketched = form.start.get(name)
+        start = (lower + upper) / 2 if sketched is None else _scaled(name, sketched, scale)
+        found[name] = Real(lower, upper, start=start)
     if glasses:
         for name, own in _own_glasses(form).items():
             found[name] = Integer(0, len(glass.NAMES) - 1, start=own)

@@ -31,7 +31,7 @@ def triplet(
     """A Cooke triplet: three lenses, 10 parameters; by default 50 mm, F/5, fields up to 20 degrees.
 
     wanted: what it is for. glasses: look for them in the catalogue too (3 parameters more). start: where to
-    begin, {name: value}, for those that are not to begin in the middle of their range.
+    begin, {name: value}, for those parameters that are to begin elsewhere.
     """
     return _problem(TRIPLET, wanted, glasses, start)
 
@@ -60,20 +60,12 @@ def _problem(
             )
         ranges[name] = replace(ranges[name], start=value)  # type: ignore[type-var]
     problem = LensProblem(form.name, ranges, wanted, known_design(form, wanted.focal_length, glasses), form)
-    begins = {name: _start(parameter) for name, parameter in ranges.items()}
-    if reason := problem.reasons(begins)[0]:
+    if reason := problem.reasons(problem.start)[0]:
         raise ArgumentError(
             f"start: found a lens that cannot be traced ({reason}), wanted one with an image, however bad; "
             "change the start, or begin with a larger F-number and smaller fields"
         )
     return problem
-
-
-def _start(parameter: Parameter) -> float:
-    if parameter.start is not None:
-        return parameter.start
-    assert parameter.lower is not None and parameter.upper is not None
-    return (parameter.lower + parameter.upper) / 2
 
 
 @dataclass(frozen=True)
@@ -87,6 +79,11 @@ class LensProblem:
     known: dict[str, float]
     """A design that others have made, to compare with: a point as of `fun`."""
     form: Form = field(repr=False)
+
+    @property
+    def start(self) -> dict[str, float]:
+        """Where a search begins: a lens that makes an image, and a bad one."""
+        return {name: p.start for name, p in self.parameters.items() if p.start is not None}
 
     def fun(self, points: Any) -> Any:
         """The root mean square radius of the spots over all fields and wavelengths, in µm.
