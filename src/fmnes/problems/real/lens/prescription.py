@@ -30,8 +30,7 @@ class Form:
     media: tuple[str, ...]  # between the surfaces: a glass or air
     stop: int  # the number of the surface that is the stop, from 1
     wanted: Specification  # of the lens that is known
-    bounds: dict[str, tuple[float, float]]  # of curvatures, glass and air
-    start: dict[str, float]  # the curvatures that are not 0
+    bounds: dict[str, tuple[float, float]]  # of curvatures, glass and air, and of some by their name
     known: dict[str, float]  # as optiland ships it, which solves the last curvature of nearly the same lens
 
     @property
@@ -56,8 +55,15 @@ TRIPLET = Form(
     ("N-SK16", AIR, "F2", AIR, "N-SK16"),
     stop=4,
     wanted=Specification(focal_length=50, f_number=5, fields=(0, 14, 20)),
-    bounds={"c": (-0.1, 0.1), "t": (0.8, 8), "a": (0.1, 12)},
-    start={"c1": 0.02, "c3": -0.02, "c4": 0.02},
+    # The signs of three curvatures make it a triplet; without them other forms are found, and worse ones.
+    bounds={
+        "c": (-0.1, 0.1),
+        "c1": (0, 0.1),
+        "c3": (-0.1, 0),
+        "c4": (0, 0.1),
+        "t": (0.8, 8),
+        "a": (0.1, 12),
+    },
     known={
         "c1": 1 / 22.01359,
         "c2": -1 / 435.76044,
@@ -78,7 +84,6 @@ DOUBLE_GAUSS = Form(
     stop=6,
     wanted=Specification(focal_length=100, f_number=5, fields=(0, 10, 14)),
     bounds={"c": (-0.05, 0.05), "t": (1, 15), "a": (0.1, 20)},
-    start={},
     known={
         "c1": 1 / 56.20238,
         "c2": 1 / 152.28580,
@@ -104,19 +109,18 @@ DOUBLE_GAUSS = Form(
 
 
 def parameters(form: Form, focal_length: float, glasses: bool) -> dict[str, Parameter]:
-    """Where to look: the ranges of the form, larger for a larger lens. A search starts from a sketch: of the
-    triplet that its outer lenses collect and the inner one disperses, of the double Gauss not even that but
-    flat plates, of which only the last surface makes an image.
+    """Where to look: the ranges of the form, larger for a larger lens. A search starts in the middle of them,
+    which is no more than a sketch of a triplet, and of a double Gauss not even that but flat plates, of which
+    only the last surface makes an image.
 
     glasses: look among those of the catalogue as well; it starts from the form's own.
     """
     scale = focal_length / form.wanted.focal_length
     found: dict[str, Parameter] = {}
     for name in (*form.curvatures, *form.thicknesses):
-        lower, upper = (_scaled(name, bound, scale) for bound in form.bounds[name[0]])
-        sketched = form.start.get(name)
-        start = (lower + upper) / 2 if sketched is None else _scaled(name, sketched, scale)
-        found[name] = Real(lower, upper, start=start)
+        bounds = form.bounds.get(name, form.bounds[name[0]])
+        lower, upper = (_scaled(name, bound, scale) for bound in bounds)
+        found[name] = Real(lower, upper, start=(lower + upper) / 2)
     if glasses:
         for name, own in _own_glasses(form).items():
             found[name] = Integer(0, len(glass.NAMES) - 1, start=own)

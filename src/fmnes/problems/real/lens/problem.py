@@ -58,7 +58,10 @@ def _problem(
             raise ArgumentError(
                 f"start: found {shown(name)}, wanted some of {', '.join(ranges)}{nearest(str(name), ranges)}"
             )
-        ranges[name] = replace(ranges[name], start=value)  # type: ignore[type-var]
+        try:
+            ranges[name] = replace(ranges[name], start=value)  # type: ignore[type-var]
+        except ArgumentError as error:
+            raise ArgumentError(f"start, {name}: {error}") from None
     problem = LensProblem(form.name, ranges, wanted, known_design(form, wanted.focal_length, glasses), form)
     if reason := problem.reasons(problem.start)[0]:
         raise ArgumentError(
