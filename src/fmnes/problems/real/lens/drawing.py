@@ -32,18 +32,25 @@ def draw(before: Lens, after: Lens) -> Figure:
     for name, lens in (("before", before), ("after", after)):
         if not isinstance(lens, Lens):
             raise ArgumentError(f"{name}: found {shown(lens)}, wanted a lens, such as problem.lens(result.x)")
-    figure = drawing.blank(11, 5.6)
+    width = 11.0
+    figure = drawing.blank(width, width)
     lenses = {"before": before, "after": after}
     columns = [len(lens.wanted.fields) for lens in lenses.values()]
-    rows = figure.add_gridspec(2, 2, height_ratios=(1.25, 1), width_ratios=columns)
+    rows = figure.add_gridspec(2, 2, width_ratios=columns)
     sections = []
     for column, (name, lens) in enumerate(lenses.items()):
         sections.append(_section(figure.add_subplot(rows[0, column]), name, lens))
         _spots(figure, rows[1, column].subgridspec(1, columns[column]), lens)
+    lengths = []
     for which in ("x", "y"):
         ends = np.array([getattr(axes, f"get_{which}lim")() for axes in sections])
+        lengths.append(np.ptp(ends))
         for axes in sections:
             axes.set(**{f"{which}lim": (ends.min(), ends.max())})
+    # Millimetres are as long in one direction as in the other, and spots are square: the height follows.
+    heights = width / 2 * lengths[1] / lengths[0] + 0.8, width / sum(columns) + 0.4
+    rows.set_height_ratios(heights)
+    figure.set_figheight(sum(heights) + 0.3)
     drawing.legend(figure, figure.axes[1])
     return figure
 
