@@ -400,6 +400,7 @@ def test_a_lens_has_one_value_however_it_is_given(make: Any) -> None:
 
 def test_no_lens_at_all_has_no_values() -> None:
     assert lens.triplet().fun(np.empty((0, 10))).shape == (0,)
+    assert lens.triplet().reasons(np.empty((0, 10))) == []
 
 
 def test_the_arguments_are_left_as_they_were() -> None:
@@ -482,6 +483,8 @@ def test_a_start_that_cannot_be_traced_is_said_so() -> None:
         lens.triplet(lens.Specification(f_number=0.8))
     with pytest.raises(ArgumentError, match=r"start: found 'c6', wanted some of c1, .*did you mean"):
         lens.triplet(start={"c6": 0.0})
+    with pytest.raises(ArgumentError, match=r"start: found \[0.1\], wanted a dict"):
+        lens.triplet(start=[0.1])  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"start, c1: Real: found start=0.5 outside of its bounds"):
         lens.triplet(start={"c1": 0.5})
     problem = lens.triplet(start=lens.triplet().known)
@@ -583,6 +586,15 @@ def test_the_picture_shows_both_lenses_their_rays_and_their_spots(make: Any) -> 
         assert len(axes.lines) == 3 and marks.max() < 1.5 * high and low == -high
         assert 0.5 * size < np.sqrt((marks**2).mean()) < 2 * size
     figure.canvas.draw()
+
+
+def test_lenses_of_other_fields_and_wavelengths_are_drawn_beside_each_other() -> None:
+    pytest.importorskip("matplotlib")
+    plain = lens.triplet(lens.Specification(fields=[0], wavelengths=[0.55]))
+    rich = lens.triplet(lens.Specification(fields=range(0, 21, 3), wavelengths=np.linspace(0.45, 0.65, 5)))
+    figure = lens.draw(plain.lens(plain.known), rich.lens(rich.known))
+    figure.canvas.draw()
+    assert len(figure.axes) == 2 + 1 + 7 and [len(axes.lines) for axes in figure.axes[-7:]] == [5] * 7
 
 
 def test_drawn_rays_are_those_of_the_merit() -> None:

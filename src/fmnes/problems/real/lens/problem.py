@@ -52,6 +52,8 @@ def _problem(
     wanted = form.wanted if wanted is None else wanted
     if not isinstance(wanted, Specification):
         raise ArgumentError(f"wanted: found {shown(wanted)}, wanted a lens.Specification(...)")
+    if not (start is None or isinstance(start, Mapping)):
+        raise ArgumentError(f"start: found {shown(start)}, wanted a dict of names and numbers")
     ranges = parameters(form, wanted.focal_length, glasses)
     for name, value in (start or {}).items():
         if name not in ranges:
@@ -106,7 +108,7 @@ class LensProblem:
         """Why each lens has failed; nothing for those that have not. points: as of `fun`."""
         columns, n = self._columns(points)
         found = self._measured(columns, n)
-        return [found.reason(lens) for lens in range(n or 1)]
+        return [found.reason(lens) for lens in range(1 if n is None else n)]
 
     def lens(self, point: Any) -> Lens:
         """One lens, to be read and drawn. point: {name: number} or (d,), such as `result.x`."""
