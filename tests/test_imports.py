@@ -72,7 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     "parameters": {"errors", "arguments"},
     "space": {"errors", "result", "arguments", "bounds", "parameters"},
     "backends": {"errors"},
-    "problems": {"errors"},
+    # Plots only when a picture is asked for.
+    "problems": {"errors", "arguments", "parameters", "plots"},
     "trials": {"errors"},
     "steps": {"errors", "result", "backends"},
     "strategies": {"errors", "result", "arguments", "backends", "steps"},
@@ -80,6 +81,7 @@ ALLOWED: dict[str, set[str]] = {
     "evaluation": {"errors", "result", "outcome", "outputs", "arguments", "space", "logger", "storage"},
     "report": {"errors", "result", "outcome", "arguments", "space", "text", "logger"},
     "records": {"errors", "space", "storage"},
+    "plots": {"errors", "result", "arguments", "parameters", "text", "records", "run"},
     "search": {
         "errors",
         "result",

@@ -4,10 +4,23 @@
 >>> problem = problems.get("ic-rosenbrock", d=5)
 >>> float(problem.fun(problem.x0)), float(problem.fun(problem.x0 + 2))
 (4.0, inf)
+
+In `problems.real` are simulations that fail as real ones do.
 """
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from .problem import Problem, get, names
 
-__all__ = ["Problem", "get", "names"]
+__all__ = ["Problem", "get", "names", "real"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`problems.real`, which is loaded when it is asked for."""
+    if name == "real":
+        import fmnes.problems.real
+
+        return fmnes.problems.real
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,63 @@
+"""Every method on the real problems, with the same budget: rows of problem, method and seed, and a table.
+
+    python -m benchmarks.real lens [PROBLEM ...] [--methods afm-nes cma] [--seeds 10] [--out FILE]
+
+A row is a line of JSON in FILE, written as its run ends; rows that are there are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from fmnes.trials.pool import run_all
+
+from .methods import METHODS, PACKAGES
+from .rows import read_rows, table
+from .tasks import TASKS
+from .trial import Row, run
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("problems", nargs="+", choices=TASKS, metavar="PROBLEM", help=", ".join(TASKS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, metavar="METHOD", help=", ".join(METHODS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--budget", type=int, help="evaluations; by default the problem's own")
+    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/real.jsonl"))
+    parser.add_argument("--workers", type=int)
+    given = parser.parse_args(arguments)
+
+    installed = [method for method in METHODS if find_spec(PACKAGES.get(method, "fmnes"))]
+    methods = given.methods or installed
+    for method in methods:
+        if method not in installed:
+            raise SystemExit(f'{method} needs {PACKAGES[method]}: pip install "fmnes[bench,scipy,optuna]"')
+
+    def key(row: Row) -> tuple[str, str, int, int]:
+        return row["problem"], row["method"], row["seed"], row["budget"]
+
+    wanted = [
+        (problem, method, seed, given.budget or TASKS[problem]().budget)
+        for problem in given.problems
+        for method in methods
+        for seed in range(given.seeds)
+    ]
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    with given.out.open("a", encoding="utf-8") as file:
+
+        def keep(row: Row) -> None:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+
+        done = {key(row): row for row in read_rows(given.out)}
+        rows = run_all(run, wanted, done, work=lambda key: key[3], keep=keep, workers=given.workers)
+    for problem in given.problems:
+        print(f"\n{problem}\n\n{table(rows, problem)}")
+
+
+if __name__ == "__main__":
+    main()

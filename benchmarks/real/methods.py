@@ -1,0 +1,110 @@
+"""Who searches: each called as its own documentation shows, from the same start, in the same box.
+
+A failed evaluation is +inf to those that rank, an error to NOMAD and a failed trial to Optuna. Who stops
+before the budget is spent stops.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import fmnes
+
+from .tasks import Counted, Task
+
+
+def ours(method: str) -> Callable[[Task, Counted, int], None]:
+    def run(task: Task, counted: Counted, seed: int) -> None:
+        options: dict[str, Any] = {"method": method, "rng": seed, "vectorized": True}
+        fmnes.minimize(counted.named, task.parameters, max_evaluations=task.budget, **options)
+
+    return run
+
+
+def cma(task: Task, counted: Counted, seed: int) -> None:
+    import cma as package
+
+    options: dict[str, Any] = {"seed": seed + 1, "verbose": -9, "verb_log": 0, "maxfevals": task.budget}
+    options |= {"CMA_stds": counted.sigma0, "bounds": [counted.lower.tolist(), counted.upper.tolist()]}
+    strategy = package.CMAEvolutionStrategy(counted.x0, 1.0, options)
+    while not strategy.stop():
+        points = strategy.ask()
+        strategy.tell(points, counted(points).tolist())
+
+
+def nomad(task: Task, counted: Counted, seed: int) -> None:
+    import PyNomad
+
+    d = len(counted.x0)
+
+    def blackbox(point: Any) -> bool:
+        value = float(counted([[point.get_coord(i) for i in range(d)]])[0])
+        if np.isinf(value):
+            return False
+        point.setBBO(repr(value).encode())
+        return True
+
+    sizes = " ".join(map(repr, counted.sigma0.tolist()))
+    settings = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {seed}"]
+    settings += [f"MAX_BB_EVAL {task.budget}", f"INITIAL_FRAME_SIZE ( {sizes} )"]
+    PyNomad.resetRandomNumberGenerator()  # or a run would depend on the one before it
+    PyNomad.setSeed(seed)
+    PyNomad.optimize(blackbox, counted.x0.tolist(), counted.lower.tolist(), counted.upper.tolist(), settings)
+
+
+def optuna(sampler: str) -> Callable[[Task, Counted, int], None]:
+    def run(task: Task, counted: Counted, seed: int) -> None:
+        import optuna as package
+
+        package.logging.set_verbosity(package.logging.CRITICAL)
+        names = [f"x{i}" for i in range(len(counted.x0))]
+        start = dict(zip(names, counted.x0.tolist(), strict=True))
+        own = {"x0": start} if sampler == "CmaEsSampler" else {}
+        study = package.create_study(sampler=getattr(package.samplers, sampler)(seed=seed, **own))
+        study.enqueue_trial(start)
+
+        def objective(trial: Any) -> float:
+            x = [trial.suggest_float(*row) for row in zip(names, counted.lower, counted.upper, strict=True)]
+            value = float(counted([x])[0])
+            return value if np.isfinite(value) else float("nan")  # NaN: the trial has failed
+
+        study.optimize(objective, n_trials=task.budget)
+
+    return run
+
+
+def differential_evolution(task: Task, counted: Counted, seed: int) -> None:
+    from scipy.optimize import differential_evolution as search
+
+    box = list(zip(counted.lower, counted.upper, strict=True))
+    options: dict[str, Any] = {"x0": counted.x0, "polish": False, "vectorized": True, "updating": "deferred"}
+    search(lambda x: counted(x.T), box, rng=seed, maxiter=task.budget, **options)
+
+
+def random(task: Task, counted: Counted, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counted(rng.uniform(counted.lower, counted.upper, (task.budget, len(counted.x0))))
+
+
+METHODS: dict[str, Callable[[Task, Counted, int], None]] = {
+    **{method: ours(method) for method in ("afm-nes", "fm-nes", "cma-es")},
+    "cma": cma,
+    "nomad": nomad,
+    "optuna-tpe": optuna("TPESampler"),
+    "optuna-cmaes": optuna("CmaEsSampler"),
+    "differential-evolution": differential_evolution,
+    "random": random,
+}
+#: What each needs to have installed.
+PACKAGES = {"cma": "cma", "nomad": "PyNomad", "optuna-tpe": "optuna", "optuna-cmaes": "optuna"}
+PACKAGES |= {"differential-evolution": "scipy"}
+
+
+def search(method: str, task: Task, counted: Counted, seed: int) -> None:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # theirs
+        METHODS[method](task, counted, seed)

@@ -1,0 +1,64 @@
+"""The real problems, as every method meets them: named parameters, many points at once, and a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fmnes
+from fmnes.problems.real import lens
+from fmnes.space import Space
+
+
+class Task(NamedTuple):
+    parameters: Mapping[str, fmnes.Real | fmnes.Integer]
+    fun: Callable[[dict[str, np.ndarray]], np.ndarray]  # {name: (n,)} -> (n,), inf or NaN for what failed
+    budget: int
+
+
+def _lens(problem: lens.LensProblem) -> Task:
+    return Task(problem.parameters, problem.fun, 5000)
+
+
+TASKS: dict[str, Callable[[], Task]] = {
+    "lens": lambda: _lens(lens.triplet()),
+    "lens-glasses": lambda: _lens(lens.triplet(glasses=True)),
+    "double-gauss": lambda: _lens(lens.double_gauss()),
+}
+
+
+class Spent(Exception):
+    """The budget is."""
+
+
+class Counted:
+    """A task as numbers: points (n, d) in its box, on a log scale where that was asked for."""
+
+    def __init__(self, task: Task) -> None:
+        self.space = Space(task.parameters)
+        start = self.space.start()
+        self.x0, self.sigma0 = np.array(start["x0"], dtype=float), np.array(start["sigma0"], dtype=float)
+        self.lower, self.upper = np.array(start["bounds"].lower), np.array(start["bounds"].upper)
+        self.left = task.budget
+        self.best, self.failed, self.evaluations = np.inf, 0, 0
+        self._fun = task.fun
+
+    def __call__(self, x: Any) -> np.ndarray:
+        """Values (n,), +inf for what failed; raises Spent once the budget does not reach for all of them."""
+        points = np.clip(np.asarray(x, dtype=float), self.lower, self.upper)
+        return self.named(self.space.columns(points[: self.left]), len(points))
+
+    def named(self, columns: dict[str, np.ndarray], n: int | None = None) -> np.ndarray:
+        """As a user's own function is called; n: how many were asked for."""
+        count = len(next(iter(columns.values())))
+        values = np.asarray(self._fun(columns), dtype=float) if count else np.empty(0)
+        values = np.where(np.isfinite(values), values, np.inf)
+        self.left -= count
+        self.evaluations += count
+        self.failed += int(np.isinf(values).sum())
+        self.best = min(self.best, float(values.min(initial=np.inf)))
+        if n is not None and count < n:
+            raise Spent
+        return values

@@ -1,0 +1,33 @@
+"""One run: a method on a problem. Its key is all that is needed to repeat it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from .methods import search
+from .tasks import TASKS, Counted, Spent
+
+Row = dict[str, Any]
+
+
+def run(problem: str, method: str, seed: int, budget: int | None = None) -> Row:
+    task = TASKS[problem]()
+    task = task if budget is None else task._replace(budget=budget)
+    counted = Counted(task)
+    began = time.perf_counter()
+    with suppress(Spent):
+        search(method, task, counted, seed)
+    return {
+        "problem": problem,
+        "method": method,
+        "seed": seed,
+        "budget": task.budget,
+        "best": None if np.isinf(counted.best) else counted.best,
+        "evaluations": counted.evaluations,
+        "failed": counted.failed,
+        "seconds": round(time.perf_counter() - began, 2),
+    }

@@ -1,0 +1,164 @@
+"""A lens to be designed: the objective, for one lens or for many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fmnes.arguments import shown
+from fmnes.errors import ArgumentError, Infeasible, nearest
+from fmnes.parameters import Parameter
+from fmnes.problems.real.lens import glass
+from fmnes.problems.real.lens.design import Lens
+from fmnes.problems.real.lens.merit import Quality
+from fmnes.problems.real.lens.prescription import (
+    DOUBLE_GAUSS,
+    TRIPLET,
+    Form,
+    known_design,
+    measured,
+    parameters,
+)
+from fmnes.problems.real.lens.specification import Specification
+
+
+def triplet(
+    wanted: Specification | None = None, *, glasses: bool = False, start: Mapping[str, float] | None = None
+) -> LensProblem:
+    """A Cooke triplet: three lenses, 10 parameters; by default 50 mm, F/5, fields up to 20 degrees.
+
+    wanted: what it is for. glasses: look for them in the catalogue too (3 parameters more). start: where to
+    begin, {name: value}, for those parameters that are to begin elsewhere.
+    """
+    return _problem(TRIPLET, wanted, glasses, start)
+
+
+def double_gauss(
+    wanted: Specification | None = None, *, glasses: bool = False, start: Mapping[str, float] | None = None
+) -> LensProblem:
+    """A double Gauss: six lenses, 19 parameters; by default 100 mm, F/5, fields up to 14 degrees.
+
+    Arguments as of `triplet`; glasses are 6 parameters more.
+    """
+    return _problem(DOUBLE_GAUSS, wanted, glasses, start)
+
+
+def _problem(
+    form: Form, wanted: Specification | None, glasses: bool, start: Mapping[str, float] | None
+) -> LensProblem:
+    wanted = form.wanted if wanted is None else wanted
+    if not isinstance(wanted, Specification):
+        raise ArgumentError(f"wanted: found {shown(wanted)}, wanted a lens.Specification(...)")
+    if not (start is None or isinstance(start, Mapping)):
+        raise ArgumentError(f"start: found {shown(start)}, wanted a dict of names and numbers")
+    ranges = parameters(form, wanted.focal_length, glasses)
+    for name, value in (start or {}).items():
+        if name not in ranges:
+            raise ArgumentError(
+                f"start: found {shown(name)}, wanted some of {', '.join(ranges)}{nearest(str(name), ranges)}"
+            )
+        try:
+            ranges[name] = replace(ranges[name], start=value)  # type: ignore[type-var]
+        except ArgumentError as error:
+            raise ArgumentError(f"start, {name}: {error}") from None
+    problem = LensProblem(form.name, ranges, wanted, known_design(form, wanted.focal_length, glasses), form)
+    if reason := problem.reasons(problem.start)[0]:
+        raise ArgumentError(
+            f"start: found a lens that cannot be traced ({reason}), wanted one with an image, however bad; "
+            "change the start, or begin with a larger F-number and smaller fields"
+        )
+    return problem
+
+
+@dataclass(frozen=True)
+class LensProblem:
+    """A lens to be designed: `fmnes.minimize(problem.fun, problem.parameters, vectorized=True)`."""
+
+    name: str
+    parameters: dict[str, Parameter]
+    """Where to look; what each means is said in `prescription.py`."""
+    wanted: Specification
+    known: dict[str, float]
+    """A design that others have made, to compare with: a point as of `fun`."""
+    form: Form = field(repr=False)
+
+    @property
+    def start(self) -> dict[str, float]:
+        """Where a search begins: a lens that makes an image, and a bad one."""
+        return {name: p.start for name, p in self.parameters.items() if p.start is not None}
+
+    def fun(self, points: Any) -> Any:
+        """The root mean square radius of the spots over all fields and wavelengths, in µm.
+
+        points: one lens, {name: number} or (d,), whose failure is raised as `fmnes.Infeasible` with its
+        reason; or many, {name: (n,)} or (n, d), which gives (n,) with +inf for those that failed.
+        """
+        columns, n = self._columns(points)
+        found = self._measured(columns, n)
+        if n is None:
+            if reason := found.reason(0):
+                raise Infeasible(reason)
+            return float(found.spot[0])
+        return np.where(np.isnan(found.spot), np.inf, found.spot)
+
+    def reasons(self, points: Any) -> list[str]:
+        """Why each lens has failed; nothing for those that have not. points: as of `fun`."""
+        columns, n = self._columns(points)
+        found = self._measured(columns, n)
+        return [found.reason(lens) for lens in range(1 if n is None else n)]
+
+    def lens(self, point: Any) -> Lens:
+        """One lens, to be read and drawn. point: {name: number} or (d,), such as `result.x`."""
+        columns, n = self._columns(point)
+        if n is not None:
+            raise ArgumentError(f"point: found {n} lenses, wanted one")
+        found = self._measured(columns, None)
+        if reason := found.reason(0):
+            raise ArgumentError(
+                f"point: found a lens that cannot be traced ({reason}), wanted one with an image"
+            )
+        media = list(self.form.media)
+        for name in self.form.glasses:
+            if name in columns:
+                media[int(name[1:]) - 1] = glass.NAMES[int(columns[name])]
+        return Lens(self.name, self.wanted, self.form.stop, tuple(media), found)
+
+    def _measured(self, columns: Mapping[str, Any], n: int | None) -> Quality:
+        return measured(self.form, columns, 1 if n is None else n, self.wanted)
+
+    def _columns(self, points: Any) -> tuple[dict[str, Any], int | None]:
+        """{name: numbers}, and how many lenses there are; None: one, given as one."""
+        if isinstance(points, Mapping):
+            columns = {name: np.asarray(value) for name, value in points.items()}
+            missing = [name for name in self.parameters if name not in columns]
+            unknown = [name for name in columns if name not in self.parameters]
+            if missing or unknown:
+                what = f"without {missing[0]!r}" if missing else f"with {shown(unknown[0])}"
+                raise ArgumentError(f"points: found a dict {what}, wanted {', '.join(self.parameters)}")
+        else:
+            array = np.asarray(points)
+            if array.ndim not in (1, 2) or array.shape[-1] != len(self.parameters):
+                d = len(self.parameters)
+                raise ArgumentError(f"points: found shape {array.shape}, wanted ({d},) or (n, {d})")
+            columns = dict(zip(self.parameters, np.moveaxis(array, -1, 0), strict=True))
+        shapes = {column.shape for column in columns.values()}
+        if len(shapes) != 1 or len(shape := shapes.pop()) > 1:
+            raise ArgumentError(
+                "points: found columns of different shapes, wanted a number or (n,) for each name"
+            )
+        for name, column in columns.items():
+            if column.dtype.kind not in "fiu":
+                raise ArgumentError(f"points: found {name} = {shown(column.tolist())}, wanted real numbers")
+            if name[0] == "g":
+                _check_glasses(name, column)
+        return columns, shape[0] if shape else None
+
+
+def _check_glasses(name: str, column: Any) -> None:
+    last = len(glass.NAMES) - 1
+    wrong = column[~((column >= 0) & (column <= last) & (column == np.round(column)))]
+    if wrong.size:
+        raise ArgumentError(f"{name}: found {wrong.flat[0]}, wanted a position in the catalogue, 0 to {last}")
