@@ -109,7 +109,7 @@ def main() -> None:
         f"report of {evaluations:,} evaluations: {seconds:.1f} s ({spent:.1f} s of processor), {size:.2f} MB"
     )
     workers = os.cpu_count() or 1
-    rounds, per_run = (2, 200) if toy else (8, 3_000)
+    rounds, per_run = (2, 200) if toy else (3, 10_000)
     pairs = [(run_once(per_run, workers, False), run_once(per_run, workers, True)) for _ in range(rounds)]
     ratios = [watched / first for first, watched in pairs]
     error = statistics.stdev(ratios) / len(ratios) ** 0.5

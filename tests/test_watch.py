@@ -19,6 +19,7 @@ import pytest
 
 import fmnes
 from fmnes import StopReason
+from fmnes.cli.page import live, pictures
 from fmnes.cli.page.server import HOST, Server, serve_at
 from tests.browser import open_browser
 from tests.test_report import HOSTILE, check, command_line, marks
@@ -89,12 +90,15 @@ def ask(server: Server, method: str, path: str, **headers: str) -> tuple[int, st
         connection.close()
 
 
-def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(tmp_path: Path) -> None:
+def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "SHARE_IF_BUSY", 0.2)  # other tests keep the machine busy
     run = tmp_path / "live.run"
     with (
-        watching(run, "--port", "8900") as (_, address),
+        served(run, 8900) as server,
         open_browser() as browser,
-        browser.page(address, width=400, dark=True) as page,
+        browser.page(server.address, width=400, dark=True) as page,
     ):
         assert "There is no run yet" in page.evaluate("document.body.innerText")
         assert page.evaluate("document.getElementById('stop').hidden")
@@ -204,22 +208,47 @@ def test_nothing_is_served_without_the_token_and_the_right_host(tmp_path: Path) 
 def test_only_what_has_changed_is_sent(tmp_path: Path) -> None:
     fmnes.minimize(lambda x: float(x @ x), [1.0], 0.5, rng=1, max_evaluations=20, run_dir=tmp_path / "a.run")
     with served(tmp_path / "a.run", 8960) as server:
-        live = server.live
+        pages = server.live
         end = time.monotonic() + 60
-        while "<svg" not in live.now()["steps"]:
+        while "<svg" not in pages.now()["steps"]:
             assert time.monotonic() < end
             time.sleep(0.1)
-        all_of_it = live.news(0)
-        assert set(all_of_it.parts) == set(live.now()) and not all_of_it.running
-        assert live.news(all_of_it.revision).parts == {}
+        all_of_it = pages.news(0)
+        assert set(all_of_it.parts) == set(pages.now()) and not all_of_it.running
+        assert pages.news(all_of_it.revision).parts == {}
         time.sleep(2.5)  # a second look, and nothing is drawn again
-        assert live.news(all_of_it.revision) == all_of_it._replace(parts={})
+        assert pages.news(all_of_it.revision) == all_of_it._replace(parts={})
         fmnes.resume(tmp_path / "a.run", lambda x: float(x @ x), max_evaluations=30)
         end = time.monotonic() + 60
-        while "course" not in (news := live.news(all_of_it.revision)).parts:
+        while "course" not in (news := pages.news(all_of_it.revision)).parts:
             assert time.monotonic() < end
             time.sleep(0.1)
         assert "<dd>30</dd>" in news.parts["head"] and news.revision > all_of_it.revision
+
+
+def test_a_busy_machine_is_left_to_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock of this thread, which says how much of a processor it got."""
+    seconds = {"wall": 0.0, "mine": 0.0}
+    monkeypatch.setattr(live.time, "monotonic", lambda: seconds["wall"])
+    monkeypatch.setattr(live.time, "thread_time", lambda: seconds["mine"])
+    cores = os.cpu_count() or 1
+    for got, wait in [(1.0, 1.0 / live.SHARE), (0.5, 0.5 / (cores * live.SHARE_IF_BUSY)), (0.0, 0.5)]:
+        pace = live.Pace(0.5)
+        assert pace.due
+        with pace.paid():
+            seconds["wall"] += 1.0
+            seconds["mine"] += got
+        seconds["wall"] += wait - 0.01
+        assert not pace.due
+        seconds["wall"] += 0.02
+        assert pace.due
+    drawn = dict.fromkeys(pictures.PICTURES)
+    order = []
+    for _ in range(8):
+        order.append(next(iter(drawn)))
+        drawn = live._then(order[-1], drawn, None)
+    others = [name for name in pictures.PICTURES if name != live.COURSE]
+    assert order == [name for other in others for name in (live.COURSE, other)]
 
 
 def test_a_port_in_use_is_passed_by(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,10 +20,14 @@ from fmnes.errors import FmnesError
 from fmnes.run.reading import Run, read_run
 from fmnes.storage.directory import CONFIG
 
-#: Seconds between two looks at the run, and between two sets of pictures, at least.
-TEXT_SECONDS, PICTURE_SECONDS = 0.5, 2.0
-#: Of all time, at most this share is spent on either.
-SHARE = 0.1
+#: Seconds between two looks at a run under way, and between two pictures of it, at least.
+TEXT_SECONDS, PICTURE_SECONDS = 0.5, 0.5
+#: Either takes at most this share of a processor where one is idle, and this one of all of them where the run
+#: needs them. A low priority alone is not enough: not every system heeds it.
+SHARE, SHARE_IF_BUSY = 0.1, 0.006
+#: Work that gets less than this share of a processor while it lasts has to wait for others.
+UNDISTURBED = 0.9
+COURSE = "course"
 
 
 class Pace:
@@ -35,8 +41,17 @@ class Pace:
     def due(self) -> bool:
         return time.monotonic() >= self._due
 
-    def took(self, seconds: float) -> None:
-        self._due = time.monotonic() + max(self._seconds, seconds / SHARE)
+    @contextmanager
+    def paid(self) -> Iterator[None]:
+        """What is done in here, by this thread, has its price."""
+        began, used = time.monotonic(), time.thread_time()
+        try:
+            yield
+        finally:
+            now = time.monotonic()
+            used = time.thread_time() - used
+            share = SHARE if used >= UNDISTURBED * (now - began) else SHARE_IF_BUSY * (os.cpu_count() or 1)
+            self._due = now + max(self._seconds, used / share)
 
 
 class News(NamedTuple):
@@ -57,11 +72,10 @@ class Live:
         """Each with the revision in which it changed last."""
         self._revision = 0
         self._running = False
-        self._drawn: dict[str, object] = {}
-        """What each picture shows: it is not drawn again of the same."""
+        self._drawn: dict[str, object] = dict.fromkeys(pictures.PICTURES)
+        """What each picture shows, the next one first: it is not drawn again of the same."""
         self._drawing = False
-        self._pace = Pace(TEXT_SECONDS)
-        self._paces = {name: Pace(PICTURE_SECONDS) for name in pictures.PICTURES}
+        self._text_pace, self._picture_pace = Pace(TEXT_SECONDS), Pace(PICTURE_SECONDS)
 
     def now(self) -> dict[str, str]:
         """The whole page."""
@@ -72,13 +86,13 @@ class Live:
     def news(self, revision: int) -> News:
         """What is new since then. Pictures are drawn in the background, and are news when they are done."""
         with self._lock:
-            if self._pace.due:
-                self._look()
+            if self._text_pace.due:
+                with self._text_pace.paid():
+                    self._look()
             changed = {name: part for name, (at, part) in self._parts.items() if at > revision}
             return News(self._revision, changed, self._running)
 
     def _look(self) -> None:
-        began = time.monotonic()
         try:
             run = None if not os.path.lexists(self.path / CONFIG) else read_run(self.path)
             told = _waiting(self.path) if run is None else content.parts(run, self.path)
@@ -89,23 +103,22 @@ class Live:
         if run is not None and not self._drawing and (names := self._worth_drawing(run)):
             self._drawing = True
             threading.Thread(target=self._draw, args=(run, names), daemon=True).start()
-        self._pace.took(time.monotonic() - began)
 
     def _worth_drawing(self, run: Run) -> list[str]:
-        return [
-            name for name, pace in self._paces.items() if pace.due and self._drawn.get(name) != _shown(run)
-        ]
+        """One at a time of a run under way, whose processors are not ours; else all that are out of date."""
+        older = [name for name, shown in self._drawn.items() if shown != _shown(run)]
+        if not run.running:
+            return older
+        return older[:1] if self._picture_pace.due else []
 
     def _draw(self, run: Run, names: list[str]) -> None:
-        """Each at its own pace; the first one also reads the evaluations for the others."""
         try:
             for name in names:
-                began = time.monotonic()
-                part = _part(name, run)
+                with self._picture_pace.paid():
+                    part = _part(name, run)
                 with self._lock:
                     self._publish({name: part})
-                    self._drawn[name] = _shown(run)
-                    self._paces[name].took(time.monotonic() - began)
+                    self._drawn = _then(name, self._drawn, _shown(run))
         finally:
             self._drawing = False
 
@@ -114,6 +127,14 @@ class Live:
             if self._parts[name][1] != part:
                 self._revision += 1
                 self._parts[name] = (self._revision, part)
+
+
+def _then(name: str, drawn: dict[str, object], shown: object) -> dict[str, object]:
+    """With this one last; the course, which people look at most, comes again after each of the others."""
+    others = {other: what for other, what in drawn.items() if other != name}
+    if name != COURSE:
+        others = {COURSE: others.pop(COURSE), **others}
+    return {**others, name: shown}
 
 
 def _shown(run: Run) -> object:
