@@ -24,7 +24,7 @@ from fmnes.storage.directory import CONFIG
 TEXT_SECONDS, PICTURE_SECONDS = 0.5, 0.5
 #: Either takes at most this share of a processor where one is idle, and this one of all of them where the run
 #: needs them. A low priority alone is not enough: not every system heeds it.
-SHARE, SHARE_IF_BUSY = 0.1, 0.006
+SHARE, SHARE_IF_BUSY = 0.1, 0.004
 #: Work that gets less than this share of a processor while it lasts has to wait for others.
 UNDISTURBED = 0.9
 COURSE = "course"
