@@ -11,12 +11,16 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import fmnes
 from examples.crashing_program import happened
+
+if TYPE_CHECKING:
+    from fmnes.cli.problem_file import ProblemFile
 
 #: Evaluations at reduced size.
 QUICK = 40
@@ -34,82 +38,82 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     given = parser.parse_args(arguments)
     kept = None if given.out is None else given.out / "crashing_program.run"
-    read_problem = _needs(kept)
-    with ExitStack() as stack:
-        temporary = stack.enter_context(tempfile.TemporaryDirectory()) if given.out is None else None
-        folder = Path(temporary) if temporary else given.out / "crashing_program"
+    check_installed(picture=kept is not None)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        if kept.exists():
+            raise SystemExit(
+                f"crashing_program: found an earlier run in {kept}; remove it, or choose another --out"
+            )
+    from fmnes.cli.problem_file import read_problem
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) if kept is None else given.out / "crashing_program"
         build(folder)
         problem = read_problem(folder / "problem.toml")
-        options = {**problem.run, "rng": given.seed}
-        if given.evaluations is not None:
-            options["max_evaluations"] = given.evaluations
-        start = {name: parameter.start for name, parameter in problem.space.parameters.items()}
-        print(f"start: {_words(start)}, cost {problem.command(start):.3f}")
-        middles = [start]
+        middles = search(problem, given.evaluations, given.seed, kept)
+        if kept is not None:
+            quick = given.evaluations is not None and given.evaluations <= QUICK
+            everywhere = happened.try_all(problem, 8 if quick else 32)
+            for what, share in happened.shares(everywhere).items():
+                print(f"of the map: {share:.0%} {what}")
+            figure = happened.draw(everywhere, fmnes.read_run(kept).evaluations, middles)
+            picture = given.out / "crashing_program.svg"
+            picture.write_text(fmnes.plots.as_svg(figure) + "\n", encoding="utf-8")
+            print(f"the picture is {picture}, the run {kept}")
 
-        def follow(view: fmnes.View) -> None:
-            middles.append(view.mean)
 
-        result = fmnes.minimize(
-            problem.command, problem.space.parameters, run_dir=kept, callback=follow, **options
-        )
-        print(f"found: {_words(result.x)}, cost {result.fun:.3f}")
-        print(f"{result.nfev} evaluations, {result.n_infeasible} of them failed")
-        for failure in result.failures:
-            print(f"  {failure.count} × {failure.reason}")
-        if given.out is None:
-            return
-        everywhere = happened.try_all(problem, 8 if given.evaluations and given.evaluations <= QUICK else 32)
-    for kind, share in happened.shares(everywhere).items():
-        print(f"of the map: {share:.0%} {kind}")
-    figure = happened.draw(everywhere, fmnes.read_run(kept).evaluations, middles)
-    picture = given.out / "crashing_program.svg"
-    picture.write_text(fmnes.plots.as_svg(figure) + "\n", encoding="utf-8")
-    print(f"picture: {picture}\nthe run: {kept}")
+def search(
+    problem: ProblemFile, evaluations: int | None, seed: int, run_dir: Path | None
+) -> list[dict[str, float]]:
+    """Says what it found; returns the start and the middle of each generation."""
+    start = {name: parameter.start for name, parameter in problem.space.parameters.items()}
+    middles = [start]
+
+    def follow(view: fmnes.View) -> None:
+        middles.append(view.mean)
+
+    command = problem.command if run_dir else replace(problem.command, keep="none")
+    budget = {} if evaluations is None else {"max_evaluations": evaluations}
+    options = {**problem.run, **budget, "rng": seed, "run_dir": run_dir, "callback": follow, "progress": True}
+    print(f"start: {_words(start)}, cost {command(start):.3f}")
+    result = fmnes.minimize(command, problem.space.parameters, **options)
+    print(f"found: {_words(result.x)}, cost {result.fun:.3f}")
+    share = result.n_infeasible / result.nfev
+    print(f"{result.nfev} evaluations, {result.n_infeasible} of them failed ({share:.0%})")
+    for failure in result.failures:
+        print(f"{failure.count:6d} × {failure.reason}")
+    return middles
 
 
 def build(folder: Path) -> None:
     """The program and the problem file in a folder, ready to run."""
-    compiler = _compiler()
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "problem.toml", folder)
-    command = [compiler, "-O2", "-o", str(folder / "simulate"), str(HERE / "simulate.c"), "-lm"]
+    command = [compiler(), "-O2", "-o", str(folder / "simulate"), str(HERE / "simulate.c"), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"crashing_program: {compiler} cannot compile simulate.c:\n{done.stderr[-2000:]}")
+        raise SystemExit(f"crashing_program: {command[0]} cannot compile simulate.c:\n{done.stderr[-2000:]}")
 
 
 def _words(x: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in x.items())
 
 
-def _compiler() -> str:
+def compiler() -> str:
     for name in ("cc", "gcc", "clang"):
         if found := shutil.which(name):
             return found
-    raise SystemExit("crashing_program: found no C compiler, wanted cc:  apt-get install gcc libc6-dev")
+    raise SystemExit("crashing_program: found no C compiler, wanted cc: apt-get install gcc libc6-dev")
 
 
-def _needs(kept: Path | None) -> Any:
-    """What reads problem files. Whatever is missing ends it here, before anything runs."""
-    _compiler()
-    try:
-        from fmnes.cli.problem_file import read_problem
-
-        if kept is not None:
-            from fmnes.plots.drawing import need_matplotlib
-
-            need_matplotlib()
-            kept.parent.mkdir(parents=True, exist_ok=True)
-    except ModuleNotFoundError as error:
-        raise SystemExit(f'crashing_program: found no {error.name}:  pip install "fmnes[cli]"') from None
-    except fmnes.MissingExtra as error:
-        raise SystemExit(f"crashing_program: {error}") from None
-    if kept is not None and kept.exists():
-        raise SystemExit(
-            f"crashing_program: found an earlier run in {kept}; remove it, or choose another --out"
-        )
-    return read_problem
+def check_installed(*, picture: bool) -> None:
+    """Ends here with the line that installs it if something is not."""
+    compiler()
+    if not find_spec("typer"):
+        raise SystemExit('crashing_program: problem files need pip install "fmnes[cli]"')
+    if picture and not find_spec("matplotlib"):
+        raise SystemExit('crashing_program: the picture needs pip install "fmnes[plot]"')
 
 
 if __name__ == "__main__":

@@ -11,14 +11,14 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import fmnes
 from examples.op_amp import steps
 
 #: Evaluations of each run at reduced size.
-QUICK = 60
+QUICK = 100
 FALLING = "the falling edge does not settle"
 
 
@@ -31,37 +31,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="a directory for op_amp.svg and op_amp.run")
     given = parser.parse_args(arguments)
     kept = None if given.out is None else given.out / "op_amp.run"
-    read_problem = _needs(kept)
+    check_installed(picture=kept is not None)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        if kept.exists():
+            raise SystemExit(f"op_amp: found an earlier run in {kept}; remove it, or choose another --out")
+    from fmnes.cli.problem_file import read_problem
 
     problem = read_problem(Path(__file__).with_name("problem.toml"))
-    options = {**problem.run, "rng": given.seed, "keep_evaluations": True}
-    if given.evaluations is not None:
-        options["max_evaluations"] = given.evaluations
-    both = problem.command
-    rising_only = replace(both, fail_if=[text for text in both.fail_if if text != FALLING])
+    budget = {} if given.evaluations is None else {"max_evaluations": given.evaluations}
+    options = {**problem.run, **budget, "rng": given.seed, "keep_evaluations": True, "progress": True}
+    both = problem.command if kept else replace(problem.command, keep="none")
+    rising_only = replace(both, keep="none", fail_if=[text for text in both.fail_if if text != FALLING])
 
     start = {name: parameter.start for name, parameter in problem.space.parameters.items()}
     before = simulated(both, start)
     print(f"start: {both(start):.3f} mW; {steps.words(before)}")
     found = []
-    for what, command, folder in (("both edges", both, kept), ("only the rising edge", rising_only, None)):
-        result = fmnes.minimize(command, problem.space.parameters, run_dir=folder, **options)
-        if result.x is None:
-            raise SystemExit(
-                f"{what} tested: none of {result.nfev} circuits works; wanted more --evaluations"
-            )
-        after = simulated(rising_only, result.x)
+    for what, command, run_dir in (("both edges", both, kept), ("only the rising edge", rising_only, None)):
+        result = fmnes.minimize(command, problem.space.parameters, run_dir=run_dir, **options)
+        after = simulated(command, result.x)
         found.append((result, after))
         print(f"{what} tested: {result.fun:.3f} mW; {steps.words(after)}")
-        print(f"  {result.nfev} evaluations, {result.n_infeasible} of them failed")
+        share = result.n_infeasible / result.nfev
+        print(f"{result.nfev} evaluations, {result.n_infeasible} of them failed ({share:.0%})")
         for failure in result.failures:
-            print(f"  {failure.count} × {failure.reason}")
-    if given.out is not None:
+            print(f"{failure.count:6d} × {failure.reason}")
+    if kept is not None:
         (result, after), (untested, exploited) = found
         figure = steps.draw(before, after, exploited, result, untested)
         picture = given.out / "op_amp.svg"
         picture.write_text(fmnes.plots.as_svg(figure) + "\n", encoding="utf-8")
-        print(f"picture: {picture}\nthe run with both edges: {kept}")
+        print(f"the picture is {picture}, the run with both edges {kept}")
 
 
 def simulated(command: fmnes.Command, x: dict[str, float]) -> steps.Step:
@@ -72,25 +73,14 @@ def simulated(command: fmnes.Command, x: dict[str, float]) -> steps.Step:
         return steps.read(file)
 
 
-def _needs(kept: Path | None) -> Any:
-    """What reads problem files. Whatever is missing ends it here, before anything runs."""
+def check_installed(*, picture: bool) -> None:
+    """Ends here with the line that installs it if something is not."""
     if shutil.which("ngspice") is None:
-        raise SystemExit("op_amp: found no ngspice, wanted it on the PATH:  apt-get install ngspice")
-    try:
-        from fmnes.cli.problem_file import read_problem
-
-        if kept is not None:
-            from fmnes.plots.drawing import need_matplotlib
-
-            need_matplotlib()
-            kept.parent.mkdir(parents=True, exist_ok=True)
-    except ModuleNotFoundError as error:
-        raise SystemExit(f'op_amp: found no {error.name}, wanted it:  pip install "fmnes[cli]"') from None
-    except fmnes.MissingExtra as error:
-        raise SystemExit(f"op_amp: {error}") from None
-    if kept is not None and kept.exists():
-        raise SystemExit(f"op_amp: found an earlier run in {kept}; remove it, or choose another --out")
-    return read_problem
+        raise SystemExit("op_amp: found no ngspice, wanted it on the PATH: apt-get install ngspice")
+    if not find_spec("typer"):
+        raise SystemExit('op_amp: problem files need pip install "fmnes[cli]"')
+    if picture and not find_spec("matplotlib"):
+        raise SystemExit('op_amp: the picture needs pip install "fmnes[plot]"')
 
 
 if __name__ == "__main__":
