@@ -6,10 +6,12 @@ import doctest
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from examples.gene_network import recovered, run
 
 import fmnes
 from fmnes import ArgumentError
@@ -161,3 +163,50 @@ def test_its_examples_run_and_it_can_be_sent_to_a_worker() -> None:
     assert found.attempted == 4 and not found.failed
     sent = pickle.loads(pickle.dumps(PROBLEM))
     assert sent.fun(PROBLEM.start) == PROBLEM.fun(PROBLEM.start)
+
+
+def test_the_picture_has_data_courses_and_the_best_so_far() -> None:
+    result = fmnes.minimize(PROBLEM.fun, PROBLEM.parameters, max_evaluations=30, rng=1, keep_evaluations=True)
+    figure = gene_network.draw(PROBLEM, PROBLEM.start, PROBLEM.true, states=(1, 5), result=result)
+    *panels, below = figure.axes
+    assert [axes.get_title(loc="left") for axes in panels] == [
+        "before, off by 25.0%: X2 high at first",
+        "X1 and X2 high at first",
+        "after, off by 0.0%: X2 high at first",
+        "X1 and X2 high at first",
+    ]
+    for axes, state in zip(panels, (1, 5, 1, 5), strict=True):
+        dots = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata())]
+        curves = [line for line in axes.lines if len(line.get_xdata()) == 101]
+        for gene, (dot, curve) in enumerate(zip(dots, curves, strict=True)):
+            assert (dot.get_ydata() == PROBLEM.observed[:, state, gene]).all()
+            meets = np.allclose(curve.get_ydata()[::10], dot.get_ydata(), rtol=1e-3)
+            assert meets == (axes in panels[2:])
+    best, failed = below.lines
+    assert best.get_ydata()[-1] == result.fun and len(failed.get_xdata()) == result.n_infeasible > 5
+    assert len(gene_network.draw(PROBLEM, PROBLEM.start, PROBLEM.true).axes) == 6
+    for wrong in ([], [10], [0.5]):
+        with pytest.raises(ArgumentError, match="wanted some of 0 to 9"):
+            gene_network.draw(PROBLEM, PROBLEM.start, PROBLEM.true, states=wrong)
+
+
+def test_the_example_says_what_it_found_and_draws_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run.main(["--evaluations", "40", "--out", str(tmp_path / "new")])
+    said = capsys.readouterr().out
+    assert "off by 25.0%" in said and "40 evaluations" in said and "right-hand sides" in said
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["gene_network.svg"]
+    assert "best so far" in (tmp_path / "new" / "gene_network.svg").read_text()
+
+
+def test_what_is_recovered_is_counted_against_the_truth() -> None:
+    found = recovered.compare(PROBLEM, PROBLEM.true)
+    assert found[:4] == (50, 13, 13, 37) and found.rate_factor == pytest.approx(1)
+    start = recovered.compare(PROBLEM, PROBLEM.start)
+    assert start.orders == start.start == 37 and start.acting == 0 and start.signs == 5
+    along = recovered.sensitivities(PROBLEM)
+    assert len(along) == 60 and (np.diff(along) <= 0).all()
+    # Against the error itself, along one parameter: its column of the derivatives is no longer than all.
+    up = PROBLEM.true | {"g21": 2.015}  # a hundredth of a quarter of its range
+    assert 0 < 100 * PROBLEM.fun(up) < along[0]

@@ -16,7 +16,8 @@ fails.
 
 from __future__ import annotations
 
+from fmnes.problems.real.gene_network.drawing import draw
 from fmnes.problems.real.gene_network.network import Network
 from fmnes.problems.real.gene_network.problem import GeneNetworkProblem, problem
 
-__all__ = ["GeneNetworkProblem", "Network", "problem"]
+__all__ = ["GeneNetworkProblem", "Network", "draw", "problem"]
