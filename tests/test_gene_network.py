@@ -6,6 +6,7 @@ import doctest
 import pickle
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from examples.gene_network import recovered, run
 
 import fmnes
+from benchmarks.real import trial
+from benchmarks.real.methods import PACKAGES
 from fmnes import ArgumentError
 from fmnes.problems.real import gene_network
 from fmnes.problems.real.gene_network.network import courses, slope
@@ -210,3 +213,11 @@ def test_what_is_recovered_is_counted_against_the_truth() -> None:
     # Against the error itself, along one parameter: its column of the derivatives is no longer than all.
     up = PROBLEM.true | {"g21": 2.015}  # a hundredth of a quarter of its range
     assert 0 < 100 * PROBLEM.fun(up) < along[0]
+
+
+@pytest.mark.parametrize("method", ["afm-nes", "nomad"])  # NOMAD goes without its models here
+def test_it_is_a_task_of_the_benchmark(method: str) -> None:
+    if method in PACKAGES and not find_spec(PACKAGES[method]):
+        pytest.skip(f"{PACKAGES[method]} is not installed")
+    row = trial.run("gene-network", method, 1, budget=70)
+    assert row["evaluations"] == 70 and row["best"] <= PROBLEM.fun(PROBLEM.start)
