@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
-from fmnes.problems.real import lens
+from fmnes.problems.real import gene_network, lens
 from fmnes.space import Space
 
 
@@ -22,10 +22,16 @@ def _lens(problem: lens.LensProblem) -> Task:
     return Task(problem.parameters, problem.fun, 5000)
 
 
+def _gene_network() -> Task:
+    problem = gene_network.problem()
+    return Task(problem.parameters, problem.fun, 5000)
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "lens": lambda: _lens(lens.triplet()),
     "lens-glasses": lambda: _lens(lens.triplet(glasses=True)),
     "double-gauss": lambda: _lens(lens.double_gauss()),
+    "gene-network": _gene_network,
 }
 
 
