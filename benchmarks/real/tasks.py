@@ -30,7 +30,7 @@ def _lens(problem: lens.LensProblem) -> Task:
 
 def _airfoil() -> Task:
     """Drag in counts, as `fmnes minimize examples/airfoil/problem.toml` finds it, one program at a time."""
-    problem = read_problem(Path("examples/airfoil/problem.toml"))
+    problem = read_problem(Path(__file__).parents[2] / "examples/airfoil/problem.toml")
     # A slow machine is not to decide what fails, and nothing is to stay.
     command = replace(
         problem.command, argv=(sys.executable, *problem.command.argv[1:]), timeout=120, keep="none"
