@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 THICKNESS = 0.12  # of the chord
 Point = tuple[float, float]
-POINTS = 240  # enough for XFOIL to see the nose of every shape; it chooses its own 160 from them
+POINTS = 240  # XFOIL makes 160 panels of them
 
 
 def height(weights: Sequence[float], x: float) -> float:
@@ -32,7 +32,8 @@ def section(upper: Sequence[float], lower: Sequence[float], points: int = POINTS
     between = [above - below for above, below in zip(upper, lower, strict=True)]
     thickest = max(height(between, k / 500) for k in range(501))
     half = points // 2
-    spaced = [(1 - math.cos(math.pi * k / half)) / 2 for k in range(half + 1)]  # dense at nose and tail
+    # Dense at the tail and more so at the nose, which may be sharp.
+    spaced = [(1 - math.cos(math.pi * (k / half) ** 1.5)) / 2 for k in range(half + 1)]
     around = [(x, height(upper, x)) for x in reversed(spaced)] + [(x, height(lower, x)) for x in spaced[1:]]
     return [(x, y * THICKNESS / thickest) for x, y in around]
 
@@ -41,5 +42,5 @@ if __name__ == "__main__":
     numbers = [float(text) for text in sys.argv[1:]]
     with open("section.dat", "w", encoding="ascii") as file:
         file.write("section\n")
-        file.writelines(f"{x:.7f} {y:.7f}\n" for x, y in section(numbers[:4], numbers[4:]))
+        file.writelines(f"{x:.9f} {y:.9f}\n" for x, y in section(numbers[:4], numbers[4:]))
     os.execvp("xfoil", ["xfoil"])  # which is the program from here on, with our input and output
