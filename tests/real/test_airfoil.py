@@ -23,8 +23,8 @@ from benchmarks.real.tasks import TASKS
 from fmnes.cli import app
 
 PROBLEM = Path(run.__file__).with_name("problem.toml")
-#: A nose below the chord, and a lower surface that crosses the upper one before the tail.
-STALLED = ["u1=0.05", "u2=0.05", "u3=0.32", "u4=0.45", "l1=-0.46", "l2=-0.17", "l3=-0.03", "l4=-0.19"]
+#: A nose that points down, and a lower surface that crosses the upper one before the tail.
+STALLED = ["u1=0.1", "u2=0.09", "u3=0.29", "u4=0.39", "l1=-0.35", "l2=-0.14", "l3=-0.05", "l4=-0.16"]
 CROSSED = ["u1=0.22", "u2=0.37", "u3=0.09", "u4=0", "l1=-0.16", "l2=-0.08", "l3=0.18", "l4=0.08"]
 
 
@@ -80,7 +80,7 @@ def test_the_example_finds_less_drag_and_draws_it(tmp_path: Path, capsys: pytest
     out = capsys.readouterr().out
     assert f"{run.QUICK} evaluations" in out and "drag 59.5 →" in out and "VISCAL: Convergence failed" in out
     table = fmnes.read_run(tmp_path / "airfoil.run").evaluations
-    assert len(table) == run.QUICK and np.nanmin(table.value) < 0.0059
+    assert len(table) == run.QUICK and np.nanmin(table.value) < 0.0055
     picture = (tmp_path / "airfoil.svg").read_text()
     assert picture.startswith("<svg") and len(picture) < 200_000 and 'class="failed"' in picture
     with pytest.raises(SystemExit, match="earlier run"):
