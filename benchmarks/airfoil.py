@@ -30,7 +30,7 @@ GENERATIONS = 20
 class Flow(NamedTuple):
     reynolds: float = 1e6
     lift: float = 0.5
-    ncrit: float = 9  # how calm the air is: 9 a wind tunnel, 7 a turbulent one, 11 to 13 a glider's
+    ncrit: float = 9  # how calm the air is; XFOIL's manual: 4 to 8 a dirty wind tunnel, 9 an average one
     panels: int | None = None  # XFOIL's own 160 where none are said
 
     def commands(self) -> str:
