@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -93,6 +94,18 @@ def row(name: str, before: dict[str, float] | None, after: dict[str, float] | No
     return f"| {' | '.join([name, *cells(before), *cells(after), gain])} |"
 
 
+def measures(x: Mapping[str, float]) -> str:
+    numbers = list(x.values())
+    around = np.array(section(numbers[:4], numbers[4:], 2000))
+    along, below = around[1000:].T
+    above = around[1000::-1, 1]
+    thickness, camber = above - below, (above + below) / 2
+    return (
+        f"thickest ({thickness.max():.1%}) at {along[thickness.argmax()]:.2f}, "
+        f"most camber ({camber.max():.1%}) at {along[camber.argmax()]:.2f} of the chord"
+    )
+
+
 def share_of_failures(problem: Any, seed: int) -> float:
     """In the first generations; the start itself is not counted."""
     result = fmnes.minimize(
@@ -116,10 +129,13 @@ def main() -> None:
     problem = read()
     result = search(problem)
     assert result.x is not None
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"{(used.ru_utime + used.ru_stime) / result.nfev:.3f} s of processor time an evaluation")
     given.out.mkdir(parents=True, exist_ok=True)
     picture = fmnes.plots.as_svg(draw(start(problem), result))
     (given.out / "airfoil.svg").write_text(picture + "\n", encoding="utf-8")
     print(result)
+    print(f"before: {measures(start(problem))}\nafter: {measures(result.x)}")
     head = "flow", "before", "upper", "lower", "after", "upper", "lower", "less"
     print(f"\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for name, flow in FLOWS.items():

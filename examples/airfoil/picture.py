@@ -29,8 +29,8 @@ def draw(start: Mapping[str, float], result: fmnes.Result) -> Figure:
     """result: with its evaluations. Returns a matplotlib Figure; nothing is shown or written."""
     table = result.evaluations
     assert table is not None and result.x is not None
-    figure = drawing.blank(8, 7)
-    rows = figure.add_gridspec(2, 1, height_ratios=[1, 1])
+    figure = drawing.blank(8, 6.2)
+    rows = figure.add_gridspec(2, 1, height_ratios=[1.3, 1])
     _course(drawing.panel(figure, rows[0]), 1e4 * table.value)
 
     axes = drawing.panel(figure, rows[1])
