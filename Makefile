@@ -10,7 +10,7 @@ TESTS  := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 
 .PHONY: run test test-jax test-clusters check clean
 
-run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of the space
+run: $(VENV)/.ready-cli,plot   ## design a lens, where most lenses have no image, and draw it
 	$(BIN)/fmnes demo
 
 test: $(VENV)/.ready-dev       ## the whole test suite
