@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from examples.training import network
 
 import fmnes
 from fmnes.problems.real import lens
@@ -22,10 +23,24 @@ def _lens(problem: lens.LensProblem) -> Task:
     return Task(problem.parameters, problem.fun, 5000)
 
 
+def _training() -> Task:
+    parameters = {
+        name: fmnes.Integer(*ends) if isinstance(ends[0], int) else fmnes.Real(*ends, log=name in network.LOG)
+        for name, ends in network.RANGES.items()
+    }
+
+    def fun(columns: dict[str, np.ndarray]) -> np.ndarray:
+        points = zip(*columns.values(), strict=True)
+        return np.array([network.loss(**dict(zip(columns, point, strict=True))) for point in points])
+
+    return Task(parameters, fun, 300)
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "lens": lambda: _lens(lens.triplet()),
     "lens-glasses": lambda: _lens(lens.triplet(glasses=True)),
     "double-gauss": lambda: _lens(lens.double_gauss()),
+    "training": _training,
 }
 
 
