@@ -21,7 +21,7 @@ def test_an_example_runs_and_draws(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples", name, "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "→" in done.stdout and "%" in done.stdout  # before and after, and the share that failed
+    assert "%" in done.stdout  # the share that failed
     assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
 
 
