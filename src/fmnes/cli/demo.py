@@ -48,19 +48,17 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Design a camera lens; most of those one can think of make no image, and their evaluations fail."""
+    # Who asked for JSON has asked for no files.
+    folder = _folder(out) if out or not as_json else None
+    run = folder / RUN if folder else None
     console = Console(quiet=as_json)
     problem = lens.triplet()
     wanted = problem.wanted
     what = f" design a lens of three glasses, {wanted.focal_length:g} mm, F/{wanted.f_number:g}: ten numbers."
     output.say(console, what, bold="Demo:")
-    output.say(
-        console, "Where a ray misses a surface, is totally reflected, or two surfaces cross, there is no"
-    )
-    output.say(console, "image, and the evaluation fails: as it does for 93 % of lenses drawn at random.")
+    output.say(console, "Where a ray misses a surface, is totally reflected, or two surfaces cross, there is")
+    output.say(console, "no image, and the evaluation fails: as it does for most lenses drawn at random.")
     console.print()
-    # Who asked for JSON has asked for no files.
-    folder = _folder(out) if out or not as_json else None
-    run = folder / RUN if folder else None
     with LiveDisplay(max_evaluations) as display:
         result = fmnes.minimize(
             problem.fun,
