@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from examples.gene_network import recovered, run
 
 import fmnes
 from benchmarks.real import trial
 from benchmarks.real.methods import PACKAGES
+from examples.gene_network import recovered, run
 from fmnes import ArgumentError
 from fmnes.problems.real import gene_network
 from fmnes.problems.real.gene_network.network import courses, slope
