@@ -336,7 +336,7 @@ def test_an_interrupted_run_goes_on_to_the_same_page(tmp_path: Path) -> None:
     while time.monotonic() < deadline and (not runs.exists() or len(runs.read_text().splitlines()) < 3):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "the same command goes on" in output
     before = runs.read_text()

@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import termios
@@ -194,6 +195,14 @@ def test_a_program_that_always_crashes_is_shown_as_a_bug(tmp_path: Path) -> None
     assert "looks like a bug" in done.stderr and "no licence file" in done.stderr
 
 
+def logged(log: Path) -> bool:
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{log}?mode=ro", uri=True)) as database:
+            return bool(database.execute("SELECT count(*) FROM evaluations").fetchone()[0])
+    except sqlite3.Error:  # not made yet
+        return False
+
+
 def test_ctrl_c_keeps_the_run(tmp_path: Path) -> None:
     path = problem(tmp_path, **{"max_evaluations = 60": "max_evaluations = 100000"})
     process = subprocess.Popen(
@@ -204,11 +213,10 @@ def test_ctrl_c_keeps_the_run(tmp_path: Path) -> None:
     )
     log = tmp_path / "problem.run" / "evaluations.sqlite"
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not log.exists():
+    while time.monotonic() < deadline and not logged(log):
         time.sleep(0.05)
-    time.sleep(1)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert "INTERRUPTED" in output and "fmnes resume" in output
     assert json.loads(fmnes("show", str(tmp_path / "problem.run"), "--json").stdout)["evaluations"] > 0

@@ -216,7 +216,7 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
         while len(lines(tmp_path)) < count and time.monotonic() < deadline:
             time.sleep(0.002)
         process.send_signal(number)
-        said, _ = process.communicate(timeout=30)  # until every process that could write has gone
+        said, _ = process.communicate(timeout=120)  # until every process that could write has gone
         assert process.returncode == (130 if number == signal.SIGINT else -number)
         assert ("the same command goes on" in said) == (number == signal.SIGINT)
     kept = lines(tmp_path)

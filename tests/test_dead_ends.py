@@ -205,7 +205,7 @@ def test_after_ctrl_c_resume_alone_goes_on(folder: Path) -> None:
     assert f"found a run in use by process {process.pid}" in used.stderr
     assert hint(used.stderr, "to look at it") == "fmnes show problem.run"
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=120)
     assert process.returncode == 130, errors
     assert hint(output, "to go on") == "fmnes resume problem.run" and "--max-evaluations" not in output
     assert hint(fmnes("show", "problem.run", cwd=folder).stdout, "to go on") == "fmnes resume problem.run"

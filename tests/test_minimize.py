@@ -560,9 +560,7 @@ def test_max_seconds_ends_the_run_in_the_middle_of_a_generation() -> None:
         time.sleep(0.02)
         return sphere(x)
 
-    started = time.monotonic()
     result = minimize(slow, X0, 0.7, rng=1, max_seconds=0.3, population_size=1000)
-    assert time.monotonic() - started < 10  # a whole generation would take 20
     assert result.stop_reason is StopReason.MAX_SECONDS
     assert 1 <= result.nfev <= 16 and result.nit == 0
     assert result.x is not None and math.isfinite(result.fun) and result.success is False
