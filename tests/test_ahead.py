@@ -27,6 +27,7 @@ from fmnes.run import snapshots
 from fmnes.search.ahead import Ahead, shortened
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies.base import Shape
+from tests.rows import through
 from tests.variants import STRATEGIES
 
 METHODS = ["afm-nes", "fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes"]
@@ -55,7 +56,7 @@ def moved(opt: Optimizer, generations: int = 15) -> Optimizer:
 # -- points from elsewhere ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+@through("strategy", STRATEGIES.values())
 def test_draws_of_points_are_those_that_gave_them(strategy: Any) -> None:
     opt = moved(optimizer(method=strategy))
     state = opt._distribution.state
@@ -64,8 +65,8 @@ def test_draws_of_points_are_those_that_gave_them(strategy: Any) -> None:
     np.testing.assert_allclose(strategy.coordinates(state, x), rows, atol=1e-8)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-@pytest.mark.parametrize("failed", [0, 3])
+@through("strategy", STRATEGIES.values())
+@through("failed", [0, 3])
 def test_pairs_told_as_single_points_make_the_same_update(strategy: Any, failed: int) -> None:
     opt = moved(optimizer(method=strategy))
     state, rng = opt._distribution.state, np.random.default_rng(3)
@@ -79,7 +80,7 @@ def test_pairs_told_as_single_points_make_the_same_update(strategy: Any, failed:
             np.testing.assert_allclose(np.asarray(one, float), np.asarray(other, float), rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@through("method", METHODS)
 def test_the_number_of_single_points_may_be_odd(method: str) -> None:
     opt = moved(optimizer(method=method))
     rows = opt._distribution.draw_rows(11)
@@ -229,7 +230,7 @@ def test_it_does_not_collapse_where_all_points_are_of_the_generation_before() ->
         assert simulated(opt, rosenbrock, 6, 1e-6, 5000)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@through("method", METHODS)
 def test_it_converges_with_every_method(method: str) -> None:
     opt = optimizer(method=method, ahead=1.0, population_size=20)
     assert simulated(opt, ellipsoid, 20, 1e-8, 6000)
@@ -343,7 +344,7 @@ class Foreign:
         return fmnes.XNES().covariance(state)
 
 
-@pytest.mark.parametrize(
+@through(
     ("options", "words"),
     [
         ({"ahead": 1.5}, "ahead: found 1.5, wanted a share"),

@@ -50,6 +50,7 @@ from fmnes import (
 from fmnes.run import snapshots
 from fmnes.storage import log
 from tests import faults, torture
+from tests.rows import through
 from tests.test_snapshot import mutate
 from tests.torture import Driver, GoesWrong, Kill, differences, left_after, portrait, watching
 
@@ -214,11 +215,11 @@ def test_case_10_what_a_program_leaves_running(tag: str) -> None:
 # -- 11 to 19: what comes back ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@through(
     ("value", "reason"),
     [(math.nan, "returned NaN"), (math.inf, "returned inf"), (-math.inf, "returned -inf")],
 )
-@pytest.mark.parametrize("workers", [1, 2])
+@through("workers", [1, 2])
 def test_cases_11_to_13_no_finite_number(value: float, reason: str, workers: int) -> None:
     warns = pytest.warns(RuntimeWarning, match=reason) if value < 0 else contextlib.nullcontext()
     with warns:
@@ -677,7 +678,7 @@ def test_case_44_no_program(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
+@through(
     ("fault", "reason"),
     [
         ("print('done'); sys.exit()", "printed no number; last line: 'done'"),

@@ -40,7 +40,7 @@ def fmnes(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         [sys.executable, "-m", "fmnes", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         env={**os.environ, **environment},
     )
@@ -79,7 +79,7 @@ def test_version() -> None:
 def test_without_the_extra_it_says_what_to_install() -> None:
     script = "import sys; sys.modules['typer'] = None; from fmnes.__main__ import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode != 0
     assert 'pip install "fmnes[cli]"' in done.stderr
@@ -216,7 +216,7 @@ def test_ctrl_c_keeps_the_run(tmp_path: Path) -> None:
     while time.monotonic() < deadline and not logged(log):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     assert "INTERRUPTED" in output and "fmnes resume" in output
     assert json.loads(fmnes("show", str(tmp_path / "problem.run"), "--json").stdout)["evaluations"] > 0
@@ -342,7 +342,7 @@ def run_with(stream: str, kind: str, *arguments: str) -> subprocess.CompletedPro
             ["/bin/sh", "-c", close + 'exec "$0" "$@"', sys.executable, *arguments],
             **streams,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
 
@@ -498,7 +498,7 @@ def test_the_rate_after_a_resume_is_that_of_the_session(tmp_path: Path) -> None:
     )
     for seconds in ("0", "0.01"):
         words = [sys.executable, "-c", script, seconds]
-        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
     assert "evaluations 2040 " in done.stderr
     assert 1 <= int(re.findall(r"(\d+)/s$", done.stderr.strip())[-1]) <= 100
@@ -525,7 +525,7 @@ def test_terminals_that_lack_characters(tmp_path: Path, encoding: str) -> None:
 
     def output(*arguments: str) -> str:
         words = [sys.executable, "-m", "fmnes", *arguments]
-        done = subprocess.run(words, capture_output=True, timeout=60, check=False, env=environment)
+        done = subprocess.run(words, capture_output=True, timeout=300, check=False, env=environment)
         assert b"Traceback" not in done.stderr, done.stderr
         return (done.stdout + done.stderr).decode(encoding.partition(":")[0])
 

@@ -32,6 +32,7 @@ from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.verdict import outcome_of
 from fmnes.evaluation.programs.workspace import by_hand, kept_directory
 from fmnes.outcome import Outcome
+from tests.rows import through
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Seconds that a loaded machine may take for what is a matter of milliseconds.
@@ -792,7 +793,7 @@ def test_read_only_leftovers_are_removed(tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir(mode=0o555)
     argv = [*without_powers("dac_override", "dac_read_search"), sys.executable, "-c", READ_ONLY]
-    subprocess.run([*argv, tmp_path / "runs", mine], check=True, timeout=60)
+    subprocess.run([*argv, tmp_path / "runs", mine], check=True, timeout=300)
     assert not list((tmp_path / "runs").iterdir())
     assert stat.S_IMODE(mine.stat().st_mode) == 0o555
 
@@ -800,7 +801,7 @@ def test_read_only_leftovers_are_removed(tmp_path):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_leftovers_that_cannot_be_removed_are_told_once(tmp_path):
     argv = [*without_powers("dac_override", "dac_read_search", "fowner"), sys.executable, "-c", NOT_OURS]
-    done = subprocess.run([*argv, tmp_path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*argv, tmp_path], capture_output=True, text=True, timeout=300)
     assert done.stdout == "6\n"
     assert done.stderr.count("Warning") == 1
     assert f"{tmp_path}/g" in done.stderr and "cannot be removed: Operation not permitted" in done.stderr
@@ -830,7 +831,7 @@ def test_what_is_mounted_is_not_emptied(tmp_path):
 # What is wrong before anything is spent
 
 
-@pytest.mark.parametrize(
+@through(
     ("settings", "message"),
     [
         ({"argv": "./sim {x0}"}, r"argv: found one string, wanted a list such as \['./sim', '{x0}'\]"),
@@ -1125,7 +1126,7 @@ found = fmnes.minimize(command, [1.0], 0.5, rng=1, run_dir=sys.argv[1], **many)
 print(found.stop_reason.name, found.nfev, found.failures)
 """
     argv = [sys.executable, "-c", code, tmp_path / "run"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300)
     assert (done.stdout, done.stderr) == ("MAX_EVALUATIONS 64 []\n", "")
     assert logged(tmp_path / "run" / "evaluations.sqlite") == ["value"] * 64
 

@@ -15,6 +15,7 @@ from fmnes import CRFMNES, problems
 from fmnes.steps import columns
 from fmnes.strategies.cr_fm_nes import CRFMNESState, constants
 from tests import reference
+from tests.rows import through
 from tests.variants import STRATEGIES
 
 TOLERANCE = 1e-9
@@ -180,8 +181,8 @@ def test_nothing_feasible(d: int) -> None:
         assert_sound(state)
 
 
-@pytest.mark.parametrize("length", [0.0, 1e-300, 1e-12, 1e-4, 1e4, 1e8])
-@pytest.mark.parametrize("d", [1, 2, 30])
+@through("length", [0.0, 1e-300, 1e-12, 1e-4, 1e4, 1e8])
+@through("d", [1, 2, 30])
 def test_any_length_of_v(d: int, length: float) -> None:
     rng = np.random.default_rng(5)
     state = warm(d)

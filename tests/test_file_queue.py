@@ -334,7 +334,7 @@ def test_a_worker_that_is_told_to_end_gives_its_point_back_at_once(crowd: Crowd)
         marker = Path(f"{crowd.calls}.3.0")
         wait_until(lambda: marker.exists() and marker.read_text())
         first.terminate()
-        text = first.communicate(timeout=120)[0]
+        text = first.communicate(timeout=300)[0]
         assert "0 " in text and "ended by SIGTERM" in text
         assert len(listed(crowd.queue / place.OPEN)) == 1 and not listed(crowd.queue / place.WORKERS)
         with pytest.raises(ProcessLookupError):
@@ -740,7 +740,7 @@ def test_a_task_that_is_none_is_not_evaluated(crowd: Crowd, what: str) -> None:
 
 def command_line(*words: Any, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fmnes", *map(str, words)], capture_output=True, text=True, timeout=60, cwd=cwd
+        [sys.executable, "-m", "fmnes", *map(str, words)], capture_output=True, text=True, timeout=300, cwd=cwd
     )
 
 
@@ -760,7 +760,7 @@ def test_a_worker_is_refused_when_the_next_run_has_another_objective(crowd: Crow
         assert dict(evaluate(tasks(2.0)))[0].value == 4.25
     with evaluator(FileQueue(crowd.queue), queue_model.bumpy) as evaluate:
         assert list(evaluate(tasks(2.0), time.monotonic() + 2.0)) == []
-        assert "another source" in worker.communicate(timeout=120)[0]
+        assert "another source" in worker.communicate(timeout=300)[0]
     assert worker.returncode
 
 
@@ -773,7 +773,7 @@ def test_a_worker_serves_one_run_after_another_and_ends_soon_after_the_last(crow
     with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=3.0) as evaluate:
         found = dict(evaluate(tasks(2), time.monotonic() + 60))
         assert found[0].reason == "timed out after 3 s"
-    text = worker.communicate(timeout=120)[0]
+    text = worker.communicate(timeout=300)[0]
     assert text.splitlines()[-1] == "the run has ended 3 0" and worker.returncode == 0
     assert listed(crowd.queue / place.WORKERS) == []
 
@@ -877,7 +877,7 @@ def test_a_problem_file_with_templates_goes_through_a_queue(tmp_path: Path) -> N
     finally:
         for worker in workers:
             worker.terminate()
-        ends = [worker.communicate(timeout=120)[1] for worker in workers]
+        ends = [worker.communicate(timeout=300)[1] for worker in workers]
     assert by_queue.returncode == here.returncode == 0, by_queue.stderr
     found, wanted = json.loads(by_queue.stdout), json.loads(here.stdout)
     for name in ("x", "fun", "nfev", "n_infeasible", "message"):
@@ -1009,7 +1009,7 @@ def test_a_script_is_the_same_to_its_workers_that_import_it(tmp_path: Path) -> N
     code = "from script import *; print(*(fingerprint(f).hash for f in (fun, model, h, table)))"
     outputs = [
         subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
         ).stdout
         for words in (["script.py"], ["-c", code])
     ]

@@ -14,6 +14,7 @@ from fmnes.steps.axes import Axes, decomposed, turned
 from fmnes.steps.ridge import LEADING, _surely_on_ridge, on_ridge
 from fmnes.steps.shape import times
 from fmnes.strategies import fm_nes
+from tests.rows import through
 
 
 def exact(A: np.ndarray) -> float:
@@ -145,8 +146,8 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("refresh", [turned, decomposed])
-@pytest.mark.parametrize("kind", LENGTHS)
+@through("refresh", [turned, decomposed])
+@through("kind", LENGTHS)
 def test_a_refresh_changes_the_axes_and_nothing_else(kind: str, refresh: Any) -> None:
     rng = np.random.default_rng(3)
     axes = nearly_orthogonal(LENGTHS[kind], 0.1, rng)

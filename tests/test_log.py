@@ -24,6 +24,7 @@ from fmnes.storage import rows
 from fmnes.storage.atomic import file_system_type, is_network, on_network
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import Key, x_hash
+from tests.rows import through
 
 X = np.linspace(-1, 1, 20)
 
@@ -379,7 +380,7 @@ broken line
 """
 
 
-@pytest.mark.parametrize(
+@through(
     ("path", "kind", "network"),
     [
         ("/var/run1", "ext4", False),
@@ -761,7 +762,7 @@ print("whole" if written > 20 else written)
 
 def test_a_file_that_cannot_grow(path):
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, path, "limit"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", FULL_DISK, path, "limit"], capture_output=True, text=True, timeout=300
     )
     message, last = done.stdout.splitlines()
     assert "could not be written (disk I/O error)" in message, done
@@ -773,14 +774,14 @@ def test_a_full_disk(tmp_path):
     command = f'mount -t tmpfs -o size=400k none "{tmp_path}" && exec "$@"'
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", command, "sh"]
     try:
-        subprocess.run([*unshare, "true"], check=True, capture_output=True, timeout=60)
+        subprocess.run([*unshare, "true"], check=True, capture_output=True, timeout=300)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("may not mount a file system here")
     done = subprocess.run(
         [*unshare, sys.executable, "-c", FULL_DISK, tmp_path / "log", "disk"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     message, last = done.stdout.splitlines()
     assert "could not be written (database or disk is full)" in message, done

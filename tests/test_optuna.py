@@ -31,6 +31,7 @@ import fmnes
 from fmnes.integrations.optuna import FMNESSampler
 from fmnes.integrations.optuna.ledger import ENDED, TAG
 from tests.optuna_worker import corner, open_storage
+from tests.rows import through
 
 ROOT = Path(__file__).parents[1]
 #: Three numbers, as `corner` asks for them.
@@ -167,7 +168,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("objective", FAILURES)
+@through("objective", FAILURES)
 def test_however_a_trial_fails_its_point_has_failed(objective: Any) -> None:
     study = run(make_study(seed=1), 80, objective)
     wanted = expected(80)
@@ -327,7 +328,7 @@ def test_other_arguments_are_another_search_in_the_same_study() -> None:
     assert found[:20] + found[40:] == expected(40)
 
 
-@pytest.mark.parametrize(
+@through(
     "method",
     ["fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes", fmnes.AFMNES(population_size=8)],
 )
@@ -821,7 +822,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG)
+@through(("arguments", "message"), WRONG)
 def test_wrong_arguments_are_named_before_the_first_trial(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(fmnes.ArgumentError, match=message):
         FMNESSampler(**arguments)

@@ -29,6 +29,7 @@ from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.workers.worker import State
 from fmnes.outcome import Outcome
 from tests import faults
+from tests.rows import through
 
 TIMEOUT = 3.0
 #: Seconds that a loaded machine may take for what is a matter of milliseconds.
@@ -172,7 +173,7 @@ def test_points_survive_bit_for_bit_and_stay_as_they_are() -> None:
     kept = [x.copy() for x in points]
     for x in points:
         x.flags.writeable = False
-    with Workers(faults.digest, 2, timeout=20) as workers:
+    with Workers(faults.digest, 2, timeout=60) as workers:
         assert dict(workers([Task(x, 0, i) for i, x in enumerate(points)])) == wanted
     for x, copy in zip(points, kept, strict=True):
         np.testing.assert_array_equal(x, copy)
@@ -369,8 +370,8 @@ def test_a_guard_that_reports_late_is_not_the_points_fault(
             os.kill(guard, signal.SIGCONT)
 
     thread = in_background(end)
-    with Workers(faults.sleeps_and_notes, 1, timeout=30) as workers:
-        ((_, outcome),) = workers(tasks(1, second=20))
+    with Workers(faults.sleeps_and_notes, 1, timeout=120) as workers:
+        ((_, outcome),) = workers(tasks(1, second=100))
     left = left_after(tag, 10.0)
     over.set()
     thread.join()
@@ -602,7 +603,7 @@ def test_bad_timeout(timeout: Any) -> None:
         Workers(faults.echo, 2, timeout=timeout)
 
 
-@pytest.mark.parametrize("workers", [0, -1, 1.5, None, "2", True])
+@through("workers", [0, -1, 1.5, None, "2", True])
 def test_bad_number_of_workers(workers: Any) -> None:
     with pytest.raises(ArgumentError, match="workers: found"):
         Workers(faults.echo, workers)

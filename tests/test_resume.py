@@ -306,14 +306,14 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     mount = f'mount -t tmpfs -o size=400k none "{tmp_path}" && exec "$@"'
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh"]
     try:
-        subprocess.run([*unshare, "true"], check=True, capture_output=True, timeout=60)
+        subprocess.run([*unshare, "true"], check=True, capture_output=True, timeout=300)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("may not mount a file system here")
     done = subprocess.run(
         [*unshare, sys.executable, "-c", FULL_DISK, tmp_path / "run"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout.startswith("STORAGE "), done.stderr
 

@@ -225,7 +225,7 @@ def test_ctrl_c_while_a_snapshot_is_written(tmp_path: Path) -> None:
             [sys.executable, "-c", INTERRUPTED, str(tmp_path / str(i)), str(0.001 * i)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "INTERRUPTED\n", "")
 

@@ -38,7 +38,7 @@ def command_line(*words: str | Path, **options: Any) -> subprocess.CompletedProc
         [sys.executable, "-m", "fmnes", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         **options,
     )
 
