@@ -38,7 +38,7 @@ OPTIONS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds for an answer; the machine may be busy with other tests."""
 
 CONTRAST = 4.5

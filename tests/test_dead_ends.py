@@ -468,7 +468,13 @@ def test_make_with_an_older_python_says_so_and_stops(tmp_path: Path, goal: str) 
     environment = {**os.environ, "PATH": f"{older.parent}:{os.environ['PATH']}"}
     environment.pop("MAKEFLAGS", None)
     done = subprocess.run(
-        ["make", goal], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        ["make", goal],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     wanted = "found Python 3.10 as python3, wanted 3.11 or later; if there is one:  make PYTHON=python3.12"
     assert done.stderr.splitlines()[0] == f"fmnes: {wanted} {goal}"

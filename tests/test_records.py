@@ -381,6 +381,9 @@ def test_export_of_what_is_no_run(tmp_path: Path) -> None:
 
 def test_a_reader_that_has_had_enough(run: Path) -> None:
     done = subprocess.run(
-        f"'{sys.executable}' -m fmnes export '{run}' | head -n 1", shell=True, capture_output=True, timeout=300
+        f"'{sys.executable}' -m fmnes export '{run}' | head -n 1",
+        shell=True,
+        capture_output=True,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, b"") and done.stdout.startswith(b"restart,")

@@ -22,7 +22,7 @@ from fmnes import StopReason
 from fmnes.cli.page import live, pictures
 from fmnes.cli.page.server import HOST, Server, serve_at
 from tests.browser import open_browser
-from tests.test_report import HOSTILE, check, command_line, marks
+from tests.real.test_report import HOSTILE, check, command_line, marks
 
 #: A run that goes on for long; the seconds of an evaluation come from outside.
 GOING = f"""

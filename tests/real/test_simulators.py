@@ -25,7 +25,7 @@ from fmnes.cli import app
 from fmnes.cli.problem_file import read_problem
 from fmnes.cli.problems import template_files
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SIMULATORS = ("ngspice", "xfoil")
 
 #: The best one.

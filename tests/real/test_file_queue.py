@@ -40,7 +40,7 @@ from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
 from tests import queue_model
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: In which a worker, on a machine that is busy with other tests, has given a sign of life.
 LEASE = 8.0
 MODEL = "tests.queue_model"
@@ -740,7 +740,11 @@ def test_a_task_that_is_none_is_not_evaluated(crowd: Crowd, what: str) -> None:
 
 def command_line(*words: Any, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fmnes", *map(str, words)], capture_output=True, text=True, timeout=300, cwd=cwd
+        [sys.executable, "-m", "fmnes", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=cwd,
     )
 
 
