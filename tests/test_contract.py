@@ -574,7 +574,7 @@ NORMALISED = {
 }
 
 
-@table(NORMALISED, [(2, 12), (5, 8), (13, 12), (13, 56)])
+@table(NORMALISED, [(2, 12), (5, 8), (13, 56)])
 def test_the_determinant_of_the_shape_stays_one(strategy: Any, d: int, lam: int) -> None:
     # Down a slope, so that axes expand; then a border that lies across it.
     def slope(x: np.ndarray) -> np.ndarray:
@@ -583,7 +583,7 @@ def test_the_determinant_of_the_shape_stays_one(strategy: Any, d: int, lam: int)
     for fun in (slope, cut_valley):
         checked = 0
         # From the first update on: the random direction that CR-FM-NES starts with is not normalised.
-        for state in drive(strategy, d, lam, fun, generations=200)[1::10]:
+        for state in drive(strategy, d, lam, fun, generations=100)[1::10]:
             shape = strategy.covariance(state) / state.sigma**2
             condition = np.linalg.cond(shape)
             if condition < 1e10:

@@ -53,7 +53,7 @@ PROBLEMS: dict[str, tuple[Objective, float]] = {
     "never": (never_feasible, 1.0),
     "ties": (all_equal, 1.0),
 }
-SIZES = [(1, 6), (2, 6), (2, 40), (5, 6), (5, 16), (8, 16), (8, 40), (20, 6), (20, 40), (40, 16), (40, 40)]
+SIZES = [(1, 6), (2, 6), (5, 16), (8, 40), (20, 6), (40, 16)]
 
 
 def start(d: int, x0: float = 3.0, seed: int = 0, dtype: type = np.float64) -> CRFMNESState:

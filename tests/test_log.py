@@ -611,7 +611,7 @@ def everything(path: Path, read_only: bool) -> dict[tuple[int, ...], tuple[Outco
         log.close()
 
 
-def test_a_thousand_mutations():  # in memory where there is such a thing: a disk would take its time
+def test_hundreds_of_mutations():  # in memory where there is such a thing: a disk would take its time
     """Of a log at rest and of one that was killed: it reads back exactly as far as it goes, or is refused."""
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(dir=memory) as directory:
@@ -634,7 +634,7 @@ def test_a_thousand_mutations():  # in memory where there is such a thing: a dis
         at_rest = {"log": path.read_bytes()}
 
         order, refused, shortened = list(written), 0, 0
-        for seed in range(1000):
+        for seed in range(500):
             rng = random.Random(seed)
             files = dict(rng.choice([killed, at_rest]))
             name = rng.choice(list(files))
@@ -651,8 +651,8 @@ def test_a_thousand_mutations():  # in memory where there is such a thing: a dis
             assert list(found) == order[: len(found)], seed
             assert all(found[key] == written[key] for key in found), seed
             shortened += len(found) < len(order)
-        assert refused > 300
-        assert shortened > 50
+        assert refused > 150
+        assert shortened > 25
 
 
 # -- kill -9 and a full disk ------------------------------------------------------------------------------

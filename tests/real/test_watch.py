@@ -104,32 +104,32 @@ def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(
         assert page.evaluate("document.getElementById('stop').hidden")
         with going(run) as driver:
             counted = "parseInt(document.querySelectorAll('dl.facts dd')[1]?.innerText.replace(',', ''))"
-            first = page.wait_for(f"{counted} > 0 && {counted}", 60)
-            page.wait_for(f"{counted} > {first + 20}", 60)
-            drawn = page.wait_for("document.querySelectorAll('#course svg .evaluations use').length", 60)
-            page.wait_for(f"document.querySelectorAll('#course svg .evaluations use').length > {drawn}", 60)
-            page.wait_for("!!document.querySelector('#steps svg')", 60)
+            first = page.wait_for(f"{counted} > 0 && {counted}")
+            page.wait_for(f"{counted} > {first + 20}")
+            drawn = page.wait_for("document.querySelectorAll('#course svg .evaluations use').length")
+            page.wait_for(f"document.querySelectorAll('#course svg .evaluations use').length > {drawn}")
+            page.wait_for("!!document.querySelector('#steps svg')")
             check_live(page)
             # What a reader has unfolded stays so.
-            page.wait_for("!!document.querySelector('#failures details')", 60)
+            page.wait_for("!!document.querySelector('#failures details')")
             page.evaluate("document.querySelector('#failures details').open = false")
             seen = page.evaluate(counted)
-            page.wait_for(f"{counted} > {seen + 20}", 60)
+            page.wait_for(f"{counted} > {seen + 20}")
             assert page.evaluate("document.querySelector('#failures details').open") is False
             page.show(1200, dark=False)
             check_live(page)
             assert driver.poll() is None
             page.evaluate("document.getElementById('stop').click()")
             driver.wait(120)
-            page.wait_for("document.getElementById('next').innerText.includes('INTERRUPTED')", 60)
-            page.wait_for("document.getElementById('stop').hidden", 60)
+            page.wait_for("document.getElementById('next').innerText.includes('INTERRUPTED')")
+            page.wait_for("document.getElementById('stop').hidden")
             found = fmnes.read_run(run)
             assert found.result is not None and found.result.stop_reason is StopReason.INTERRUPTED
             total = (
                 "document.querySelectorAll('#course svg .evaluations use, #course svg .failed use').length"
             )
             if found.answered < 3000:
-                page.wait_for(f"{total} === {found.answered}", 60)
+                page.wait_for(f"{total} === {found.answered}")
             check_live(page)
         assert page.evaluate("window.caught") is None
 
@@ -146,11 +146,11 @@ def test_a_page_that_nobody_serves_any_more_says_so(tmp_path: Path) -> None:
         open_browser() as browser,
         browser.page(address) as page,
     ):
-        page.wait_for("!!document.querySelector('#steps svg')", 60)
+        page.wait_for("!!document.querySelector('#steps svg')")
         assert marks(page, "evaluations") == 20
         watcher.send_signal(signal.SIGINT)
         assert watcher.wait(120) == 0
-        page.wait_for("document.getElementById('said').innerText.includes('Nobody serves')", 60)
+        page.wait_for("document.getElementById('said').innerText.includes('Nobody serves')")
         assert marks(page, "evaluations") == 20
 
 
