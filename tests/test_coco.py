@@ -212,7 +212,7 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     for count, number in ((2, signal.SIGINT), (3, signal.SIGKILL)):
         command = [sys.executable, "-m", "fmnes.benchmark.coco", *arguments(tmp_path, budget=400)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while len(lines(tmp_path)) < count and time.monotonic() < deadline:
             time.sleep(0.002)
         process.send_signal(number)

@@ -36,7 +36,7 @@ from tests.rows import through
 
 PROGRAMS = Path(__file__).parent / "programs"
 #: Seconds that a loaded machine may take for what is a matter of milliseconds.
-PATIENCE = 60.0
+PATIENCE = 240.0
 FAULT = str(PROGRAMS / "fault.sh")
 
 

@@ -33,7 +33,7 @@ from tests.rows import through
 
 TIMEOUT = 3.0
 #: Seconds that a loaded machine may take for what is a matter of milliseconds.
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 def tasks(n: int = 8, second: float = 0.0) -> list[Task]:

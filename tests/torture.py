@@ -320,7 +320,7 @@ class Driver:
             self.kill()
         self._output.close()
 
-    def wait_for(self, calls: int, seconds: float = 120.0) -> bool:
+    def wait_for(self, calls: int, seconds: float = 240.0) -> bool:
         """Until the objective was called so often in all; False if the run has ended before."""
         end = time.monotonic() + seconds
         while count_calls(self.calls) < calls:
@@ -334,7 +334,7 @@ class Driver:
         self.process.send_signal(number)
         return self.process.wait(120)
 
-    def finish(self, seconds: float = 120.0) -> dict[str, Any]:
+    def finish(self, seconds: float = 240.0) -> dict[str, Any]:
         """What it leaves when it comes to its end by itself."""
         code = self.process.wait(seconds)
         assert code == 0, (self.folder / "output.txt").read_text()
@@ -378,7 +378,7 @@ class Kill(NamedTuple):
     @classmethod
     def of(cls, driver: Driver) -> Kill:
         """After its last child has ended: until then one may still begin an evaluation."""
-        assert left_after(driver.tag, 60.0) == []
+        assert left_after(driver.tag, 240.0) == []
         return cls(read_calls(driver.calls), read_log(driver.run), read_log(driver.run, "status = 'lost'"))
 
     def repeated(self, calls: list[str]) -> list[str]:

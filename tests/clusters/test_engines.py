@@ -37,7 +37,7 @@ def tasks(*first: float) -> list[Task]:
     return [Task(np.array([x, 0.5, 0.3]), 0, slot) for slot, x in enumerate(first)]
 
 
-def wait_until(is_so: Any, seconds: float = 60.0) -> bool:
+def wait_until(is_so: Any, seconds: float = 240.0) -> bool:
     end = time.monotonic() + seconds
     while not (found := is_so()) and time.monotonic() < end:
         time.sleep(0.05)

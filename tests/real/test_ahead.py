@@ -625,7 +625,7 @@ def logged(run: Path) -> int:
 
 
 def wait_for(run: Path, evaluations: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while not (run / "snapshot.npz").exists() or logged(run) < evaluations:
         assert time.monotonic() < end, "the run does not come to its evaluations"
         time.sleep(0.05)

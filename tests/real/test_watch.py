@@ -207,7 +207,7 @@ def test_only_what_has_changed_is_sent(tmp_path: Path) -> None:
     fmnes.minimize(lambda x: float(x @ x), [1.0], 0.5, rng=1, max_evaluations=20, run_dir=tmp_path / "a.run")
     with served(tmp_path / "a.run", 8960) as server:
         pages = server.live
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while "<svg" not in pages.now()["steps"]:
             assert time.monotonic() < end
             time.sleep(0.1)
@@ -217,7 +217,7 @@ def test_only_what_has_changed_is_sent(tmp_path: Path) -> None:
         time.sleep(2.5)  # a second look, and nothing is drawn again
         assert pages.news(all_of_it.revision) == all_of_it._replace(parts={})
         fmnes.resume(tmp_path / "a.run", lambda x: float(x @ x), max_evaluations=30)
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while "course" not in (news := pages.news(all_of_it.revision)).parts:
             assert time.monotonic() < end
             time.sleep(0.1)
@@ -301,7 +301,7 @@ def test_minimize_open_opens_the_page_of_its_own_run(tmp_path: Path) -> None:
         env={**os.environ, "BROWSER": f"{browser} %s", "SEEN": str(seen)},
     )
     address = None
-    end = time.monotonic() + 60
+    end = time.monotonic() + 240
     while address is None and time.monotonic() < end:
         time.sleep(0.1)
         address = re.search(
