@@ -17,7 +17,7 @@ run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of t
 	$(BIN)/fmnes demo
 
 test: $(VENV)/.ready-dev       ## all that needs no simulator, browser, cluster or JAX
-	$(PYTEST) -n $(TESTS) --ignore tests/real --ignore tests/jax --ignore tests/clusters
+	$(PYTEST) -n $(TESTS) --ignore tests/real --ignore tests/site --ignore tests/jax --ignore tests/clusters
 
 test-real: $(VENV)/.ready-dev  ## simulators, a browser, every program of the docs, runs under kill -9
 	$(PYTEST) -n $(TESTS) tests/real
@@ -31,7 +31,7 @@ test-clusters: $(VENV)/.ready-dev $(VENV)/.ready-clusters   ## real clusters on 
 
 coverage: $(VENV)/.ready-dev $(VENV)/.ready-coverage   ## which lines and branches of src the tests above run
 	$(BIN)/coverage erase
-	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(TESTS) --ignore tests/jax --ignore tests/clusters
+	OPENBLAS_NUM_THREADS=1 $(BIN)/coverage run -m pytest -n $(TESTS) --ignore tests/site --ignore tests/jax --ignore tests/clusters
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
