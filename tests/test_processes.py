@@ -548,7 +548,7 @@ workers = Workers(faults.faulty, 2)
 list(workers([Task(np.array([0.0, 0.0]), 0, 0)] * 8))
 fork = os.fork() if sys.argv[2] == "fork" else 0
 if sys.argv[2] == "fork" and fork == 0:
-    time.sleep(30)  # holds copies of all that the driver has open
+    time.sleep(600)  # holds copies of all that the driver has open
     os._exit(0)
 print(fork, flush=True)
 for _ in workers([Task(np.array([faults.BAD, number]), 0, 0)] * 2):
