@@ -17,6 +17,7 @@ import pytest
 
 import fmnes
 from fmnes import LOST, XNES, ArgumentError, Optimizer, Resampling, StopReason, UsageError
+from tests.rows import through
 from tests.variants import METHODS, ONE_OF_EACH
 
 each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -251,7 +252,7 @@ UNKNOWN: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("id", UNKNOWN.values(), ids=UNKNOWN)
+@through("id", UNKNOWN.values())
 def test_what_is_no_id_is_refused(id: Any) -> None:
     opt = start()
     opt.ask(3)
@@ -293,7 +294,7 @@ def test_a_value_that_is_no_number_is_refused_and_changes_nothing(bad: Any) -> N
     assert contents(opt) == before
 
 
-@pytest.mark.parametrize("n", [0, -1, True, False, 2.5, "3", math.nan, [1], -(10**400)])
+@through("n", [0, -1, True, False, 2.5, "3", math.nan, [1], -(10**400)])
 def test_a_number_of_points_that_is_none_is_refused(n: Any) -> None:
     with pytest.raises(ArgumentError, match=r"n: found .*wanted a whole number above 0"):
         start().ask(n)
@@ -413,7 +414,7 @@ def test_another_process_asks_and_tells(method: str, tmp_path: Path) -> None:
     for turn in range(3):
         ids = [mine[1].id] if turn == 0 else []
         command = [sys.executable, "-c", textwrap.dedent(WORKER), str(path), json.dumps(ids)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
         assert done.returncode == 0, done.stderr
         assert (mine[0].id in json.loads(done.stdout)) or turn == 2
     opt = Optimizer.load(path)

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fmnes
 from fmnes import CMAES, ArgumentError, Bounds, Optimizer, Resampling, StopReason, minimize, resume
+from tests.rows import through
 from tests.variants import METHODS, ONE_OF_EACH
 
 INF = math.inf
@@ -46,7 +47,7 @@ ALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("bounds", TWO.values(), ids=TWO)
+@through("bounds", TWO.values())
 def test_bounds_of_each_coordinate(bounds: Any) -> None:
     bounds = bounds() if callable(bounds) else bounds
     found = Optimizer([0.5, 2.0], 0.5, bounds=bounds).bounds
@@ -55,7 +56,7 @@ def test_bounds_of_each_coordinate(bounds: Any) -> None:
     assert_array_equal(found.upper, [1, 10])
 
 
-@pytest.mark.parametrize("bounds", ALL.values(), ids=ALL)
+@through("bounds", ALL.values())
 def test_bounds_of_all_coordinates(bounds: Any) -> None:
     found = Optimizer([0.5, 2.0], 0.5, bounds=bounds).bounds
     assert found is not None
@@ -274,8 +275,8 @@ def test_a_start_in_a_corner_leaves_it(x0: list[float]) -> None:
 # -- the distribution in the user's space -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("generations", [0, 6, 12])
-@pytest.mark.parametrize("method", ["fm-nes", "cma-es"])
+@through("generations", [0, 6, 12])
+@through("method", ["fm-nes", "cma-es"])
 def test_the_covariance_is_that_of_the_points(method: str, generations: int) -> None:
     opt = Optimizer([0.3, 1.0, 2.0, 0.0], [0.2, 0.4, 0.3, 1.0], bounds=START["bounds"], rng=1, method=method)
     for _ in range(generations):

@@ -14,6 +14,7 @@ from fmnes.steps.axes import Axes, decomposed, turned
 from fmnes.steps.ridge import LEADING, _surely_on_ridge, on_ridge
 from fmnes.steps.shape import times
 from fmnes.strategies import fm_nes
+from tests.rows import through
 
 
 def exact(A: np.ndarray) -> float:
@@ -62,7 +63,7 @@ def test_a_quick_answer_is_never_wrong(threshold: float) -> None:
     """Clusters of axes, ratios near the threshold and far from it, the longest row anywhere."""
     rng = np.random.default_rng(1)
     decided = 0
-    for _ in range(3000):
+    for _ in range(1000):
         k = int(rng.integers(2, 25))
         ratio = 1 + (threshold - 1) * np.exp(rng.normal(0, rng.choice([0.003, 0.1, 2.0])))
         rest = np.where(rng.random(k - 1) < rng.random(), 1.0, rng.random(k - 1))
@@ -75,7 +76,7 @@ def test_a_quick_answer_is_never_wrong(threshold: float) -> None:
         if surely is not None:
             decided += 1
             assert surely == (ratio > threshold)
-    assert decided > 1000
+    assert decided > 300
 
 
 def test_nonsense_is_not_decided_quickly() -> None:
@@ -145,8 +146,8 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("refresh", [turned, decomposed])
-@pytest.mark.parametrize("kind", LENGTHS)
+@through("refresh", [turned, decomposed])
+@through("kind", LENGTHS)
 def test_a_refresh_changes_the_axes_and_nothing_else(kind: str, refresh: Any) -> None:
     rng = np.random.default_rng(3)
     axes = nearly_orthogonal(LENGTHS[kind], 0.1, rng)
@@ -182,18 +183,16 @@ def test_a_turn_of_nothing_or_of_nonsense_raises_nothing(A: np.ndarray) -> None:
     assert np.isnan(A).any() or np.array_equal(new.F, eye)
 
 
-@pytest.mark.parametrize(
-    "problem", ["sphere", "rotated-ellipsoid", "rosenbrock", "rotated-cigar", "ic-sphere"]
-)
+@pytest.mark.parametrize("problem", ["rotated-ellipsoid", "rosenbrock", "ic-sphere"])
 def test_the_default_refresh_searches_like_the_literal_one(problem: str) -> None:
     """A few seeds at d = 10; benchmarks/same_search.py does it at 10, 40 and 100 on all problems."""
 
     def cell(refresh: int | None) -> tuple[float, float, int]:
-        return summary([evaluations(Case("fm-nes", problem, 10, 20, refresh, seed)) for seed in range(12)])
+        return summary([evaluations(Case("fm-nes", problem, 10, 20, refresh, seed)) for seed in range(8)])
 
     lazy, lazy_error, solved = cell(None)
     literal, literal_error, literally_solved = cell(1)
-    assert solved >= 10 and literally_solved >= 10  # Rosenbrock has a second optimum
+    assert solved >= 6 and literally_solved >= 6  # Rosenbrock has a second optimum
     assert abs(lazy - literal) < 4 * np.hypot(lazy_error, literal_error)
 
 

@@ -59,14 +59,14 @@ def test_rows_are_kept_and_not_run_again(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     command = [sys.executable, "-m", "benchmarks.real", "lens", "--methods", "afm-nes", "random"]
     command += ["--seeds", "2", "--budget", "50", "--workers", "1", "--out", str(out)]
-    first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    first = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert first.returncode == 0, first.stderr
     rows = read_rows(out)
     assert {(row["method"], row["seed"]) for row in rows} == {
         (method, seed) for method in ("afm-nes", "random") for seed in (0, 1)
     }
     kept = out.read_bytes()
-    second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    second = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert out.read_bytes() == kept and second.stdout == first.stdout
     assert "| `afm-nes` |" in first.stdout
 

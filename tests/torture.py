@@ -320,7 +320,7 @@ class Driver:
             self.kill()
         self._output.close()
 
-    def wait_for(self, calls: int, seconds: float = 60.0) -> bool:
+    def wait_for(self, calls: int, seconds: float = 240.0) -> bool:
         """Until the objective was called so often in all; False if the run has ended before."""
         end = time.monotonic() + seconds
         while count_calls(self.calls) < calls:
@@ -332,9 +332,9 @@ class Driver:
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
-    def finish(self, seconds: float = 60.0) -> dict[str, Any]:
+    def finish(self, seconds: float = 240.0) -> dict[str, Any]:
         """What it leaves when it comes to its end by itself."""
         code = self.process.wait(seconds)
         assert code == 0, (self.folder / "output.txt").read_text()
@@ -378,7 +378,7 @@ class Kill(NamedTuple):
     @classmethod
     def of(cls, driver: Driver) -> Kill:
         """After its last child has ended: until then one may still begin an evaluation."""
-        assert left_after(driver.tag, 5.0) == []
+        assert left_after(driver.tag, 240.0) == []
         return cls(read_calls(driver.calls), read_log(driver.run), read_log(driver.run, "status = 'lost'"))
 
     def repeated(self, calls: list[str]) -> list[str]:
@@ -406,6 +406,16 @@ def processes(tag: str) -> list[int]:
                 if tag.encode() in (entry / "environ").read_bytes():
                     found.append(int(entry.name))
     return found
+
+
+def is_pending(pid: int, number: int) -> bool:
+    """Was a signal sent to this process which it has not got yet?"""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 def left_after(tag: str, seconds: float) -> list[int]:
