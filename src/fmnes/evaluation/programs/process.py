@@ -261,7 +261,8 @@ class Program:
         """
         import resource  # there is none on Windows
 
-        assert sys.platform == "linux", "Command.check refuses memory_limit elsewhere"
+        if sys.platform != "linux":
+            raise AssertionError("Command.check refuses memory_limit elsewhere")
         try:
             hard = resource.prlimit(self.pid, resource.RLIMIT_AS)[1]
             limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
