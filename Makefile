@@ -8,13 +8,13 @@ NEW_ENOUGH = 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("fmnes:
 # Many tests wait for processes: twice as many at a time as there are cores.
 TESTS  := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 
-.PHONY: run test test-jax test-clusters check clean
+.PHONY: run test test-jax test-clusters test-docs docs docs-serve check clean
 
 run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of the space
 	$(BIN)/fmnes demo
 
 test: $(VENV)/.ready-dev       ## the whole test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) --ignore tests/jax --ignore tests/clusters
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) --ignore tests/jax --ignore tests/clusters --ignore tests/site
 
 test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the CPU
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n auto tests/jax
@@ -22,6 +22,16 @@ test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the C
 
 test-clusters: $(VENV)/.ready-dev $(VENV)/.ready-clusters   ## real clusters on this machine: Dask, Ray, MPI, joblib
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/clusters
+
+test-docs: $(VENV)/.ready-dev $(VENV)/.ready-docs   ## every code block of every page, every command and link
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) tests/site
+
+docs: test-docs                ## the site, in build/site
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/site
+	@echo "build/site/index.html"
+
+docs-serve: docs               ## the site, at an address
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
 
 check: $(VENV)/.ready-dev      ## lint and types
 	$(BIN)/ruff check .
