@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,12 @@ def test_what_is_wrong_with_a_page_is_said_with_its_name(
     assert len(commands(page)) == 2 and list(unmade_pictures(page)) == []
     page.write_text("![A picture](picture.svg)")
     assert list(unmade_pictures(page)) == ["page.md: it has a picture, and no command that makes it"]
+
+
+def test_the_first_page_shows_what_its_code_prints(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "start.md"
+    [code] = [block.text for block in blocks(page) if block.number == 2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert f"```text\n{done.stdout}```" in page.read_text("utf-8")
