@@ -11,7 +11,7 @@ TESTS  := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 # Where this is set, each of the thousands of processes that tests start would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run examples test test-real test-jax test-clusters coverage promises check clean
+.PHONY: run examples test test-real test-docs test-jax test-clusters coverage promises docs docs-serve check clean
 
 run: $(VENV)/.ready-cli,plot   ## design a lens, where most lenses have no image, and draw it
 	$(BIN)/fmnes demo
@@ -41,6 +41,16 @@ coverage: $(VENV)/.ready-dev $(VENV)/.ready-coverage   ## which lines and branch
 
 promises: $(VENV)/.ready-dev   ## breaks the code on purpose, once for each promise, and sees its test fail
 	$(BIN)/python -m tests.promises
+
+test-docs: $(VENV)/.ready-dev $(VENV)/.ready-docs   ## every code block of every page, every command and link
+	$(PYTEST) -n $(TESTS) tests/site
+
+docs: test-docs                ## the site, in build/site
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/site
+	@echo "build/site/index.html"
+
+docs-serve: docs               ## the site, at an address
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000
 
 check: $(VENV)/.ready-dev      ## lint and types
 	$(BIN)/ruff check .

@@ -181,7 +181,8 @@ def main(arguments: list[str]) -> None:
         out = Path(arguments[3])
         out.mkdir(parents=True, exist_ok=True)
         (out / "speed.json").write_text(json.dumps(result, indent=1).replace("NaN", "null") + "\n")
-        (out / "speed.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        page = ["# What ask and tell cost\n", *lines]
+        (out / "speed.md").write_text("\n".join(page) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

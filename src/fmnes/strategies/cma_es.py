@@ -27,18 +27,24 @@ from fmnes.strategies.checks import check_choice, settle_positive_ints
 
 
 class CMAESState(NamedTuple):
+    """What CMA-ES knows of its search: points are x = m + σ B D z."""
+
     generation: Array
+    """Complete generations: when C is to be decomposed again."""
     mean: Array
-    """(d,)"""
+    """m, where the points are centred. (d,)"""
     sigma: Array
+    """σ, the step size."""
     C: Array
-    """(d, d)"""
+    """The covariance of the points, over σ². (d, d)"""
     B: Array
     """Eigenvectors of C as of the last refresh, in columns. (d, d)"""
     D: Array
     """Square roots of its eigenvalues. (d,)"""
     p_sigma: Array
+    """The path of the mean, its steps made round by C^(−½): how long it is says whether σ grows. (d,)"""
     p_c: Array
+    """The path of the mean as it is, for the rank-one update of C. (d,)"""
 
 
 class Constants(NamedTuple):

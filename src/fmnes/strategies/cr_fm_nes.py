@@ -51,17 +51,20 @@ MIN_FACTOR = 0.1
 
 
 class CRFMNESState(NamedTuple):
+    """What CR-FM-NES knows of its search: the covariance is σ² D (I + v vᵀ) D, held as two vectors."""
+
     mean: Array
-    """(d,)"""
+    """m, where the points are centred. (d,)"""
     sigma: Array
+    """σ, the step size."""
     D: Array
-    """(d,)"""
+    """The coordinates' own scales, the diagonal of D. (d,)"""
     v: Array
-    """(d,)"""
+    """The one direction that is no coordinate's, in units of D. (d,)"""
     p_sigma: Array
-    """(d,)"""
+    """The path of the mean in the draws' coordinates: how long it is decides the phase. (d,)"""
     p_c: Array
-    """(d,)"""
+    """The path of the mean, over σ, for the rank-one update. (d,)"""
 
 
 class Constants(NamedTuple):

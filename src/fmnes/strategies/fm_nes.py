@@ -62,26 +62,32 @@ DEPARTURES: dict[str, Any] = {
 
 
 class FMNESState(NamedTuple):
+    """What FM-NES knows of its search: points are x = m ± σ B z, and the shape is B = F A."""
+
     generation: Array
+    """Complete generations: when the axes are to be set right."""
     mean: Array
-    """(d,)"""
+    """m, where the points are centred. (d,)"""
     sigma: Array
+    """σ, the step size."""
     F: Array
-    """(d, d)"""
+    """The frame: eigenvectors of B Bᵀ as of the last refresh, in columns. (d, d)"""
     A: Array
-    """(d, d)"""
+    """The shape in that frame, F⁻¹ B; its rows are the axes. det A = ±1. (d, d)"""
     A_inverse: Array | None
-    """(d, d); None where the rank-one update is never made."""
+    """Its inverse; None where the rank-one update is never made. (d, d)"""
     p_sigma: Array
-    """(d,)"""
+    """The path of the mean in the draws' coordinates: how long it is decides the phase. (d,)"""
     p_c: Array
-    """(d,), in F's frame"""
+    """The path of the mean, over σ, for the rank-one update; in F's frame. (d,)"""
     gamma: Array
+    """γ, by how much axes along which the search moves are expanded."""
     unconstrained: Array
-    """h_unconst"""
+    """h_unconst: no evaluation has failed so far."""
     F0: Array | None
-    """F and A of B⁽⁰⁾, for the reset; None for the identity. (d, d)"""
+    """F of the first shape, B⁽⁰⁾, for the reset; None for the identity. (d, d)"""
     A0: Array | None
+    """A of the first shape; None for the identity. (d, d)"""
     share: Array | None = None
     """Smoothed share of points that succeed; None where nothing depends on it."""
     p_step: Array | None = None

@@ -27,11 +27,14 @@ from fmnes.strategies.equality import EqualByContent
 
 
 class XNESState(NamedTuple):
+    """What xNES knows of its search: points are x = m + σ B z."""
+
     mean: Array
-    """(d,)"""
+    """m, where the points are centred. (d,)"""
     sigma: Array
+    """σ, the step size."""
     B: Array
-    """(d, d)"""
+    """The shape, with determinant 1. (d, d)"""
 
 
 def learning_rate(d: int) -> float:
