@@ -10,6 +10,7 @@ import pytest
 from benchmarks.same_search import Case, evaluations, summary
 from fmnes import FMNES, Optimizer, problems
 from fmnes.backends import NUMPY
+from fmnes.search.ending import limit_reached
 from fmnes.steps.axes import Axes, decomposed, turned
 from fmnes.steps.ridge import LEADING, _surely_on_ridge, on_ridge
 from fmnes.steps.shape import times
@@ -112,7 +113,7 @@ def test_the_ridge_test_decides_as_the_exact_one(
     problem = problems.get(name, d=40)
     settings: Any = {"method": "fm-nes", "population_size": size, "max_evaluations": 1000 * size}
     opt = Optimizer(problem.x0, problem.sigma0, rng=1, **settings)
-    while not opt.limit_reached():
+    while not limit_reached(opt):
         opt.tell(problem.fun(opt.ask()))
     assert len(right) == len(estimated) > 900
     wrong = sum(a != b for a, b in zip(estimated, right, strict=True))

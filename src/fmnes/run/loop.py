@@ -33,6 +33,7 @@ from fmnes.run.restarts import (
 from fmnes.run.searches import LookedAt, StartPoint
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.search.ahead import Ahead
+from fmnes.search.ending import fails_at, limit_reached, redraws_failed, steps_below, stop_at
 from fmnes.search.stopping import budget_spent, target_reached
 from fmnes.storage.rows import Logged, x_hash
 from fmnes.strategies.base import adapts_population_size
@@ -179,7 +180,7 @@ class Loop:
         gained = plan.kind != "look" or self._has_gained()
         return [
             *state.searches.past,
-            Searched(plan.kind, plan.population_size, opt.evaluations, gained, opt.failing(stop), stop),
+            Searched(plan.kind, plan.population_size, opt.evaluations, gained, fails_at(opt, stop), stop),
         ]
 
     def _has_gained(self) -> bool:
@@ -208,10 +209,10 @@ class Loop:
     def _look(self) -> Stop | None:
         """Whether to stop; a generation that has just ended is observed."""
         opt = self.state.opt
-        stop = opt.limit_reached()
+        stop = limit_reached(opt)
         if opt.generation != self._seen or stop:
             view = opt.view()
-            stop = opt.stop_at(view) or self._nothing_gained(view)
+            stop = stop_at(opt, view) or self._nothing_gained(view)
             if opt.generation != self._seen:
                 self._seen = opt.generation
                 self._note_failures()
@@ -231,7 +232,7 @@ class Loop:
         """A second look need not go on to the last digit: its steps are short again, nothing is better."""
         if self.state.searches.plan.kind != "look" or self._has_gained():
             return None
-        return self.state.opt.steps_below(LOOK_XTOL, view)
+        return steps_below(self.state.opt, LOOK_XTOL, view)
 
     def _note_failures(self) -> None:
         """Generation by generation, slot by slot: the same whatever order results came in."""
@@ -368,7 +369,7 @@ class Loop:
                 _raise_if_bug(self._first, state.start)
                 self._first = []
             return self._look()
-        return opt.limit_reached()
+        return limit_reached(opt)
 
     def _recall(self, flow: Ahead) -> Stop | None:
         """What the log knows of this search, told in the order in which it came: the same happens again.
@@ -416,7 +417,7 @@ class Loop:
         if np.isneginf(f).any():
             self._warn(f"the objective {MINUS_INFINITY}")
         # Slots are needed where a failed one is drawn anew: only then a generation has several waves.
-        names = opt.asked if opt.resamples else None
+        names = opt.asked if redraws_failed(opt) else None
         counted = opt.evaluations
         opt.tell(f)
         counted = opt.evaluations - counted
