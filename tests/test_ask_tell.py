@@ -17,6 +17,7 @@ import pytest
 
 import fmnes
 from fmnes import LOST, XNES, ArgumentError, Optimizer, Resampling, StopReason, UsageError
+from fmnes.search.ending import limit_reached
 from tests.rows import through
 from tests.variants import METHODS, ONE_OF_EACH
 
@@ -38,7 +39,7 @@ def contents(opt: Optimizer) -> tuple[Any, dict[str, bytes]]:
 
 
 def by_list(opt: Optimizer, generations: int) -> Optimizer:
-    while opt.generation < generations and not opt.limit_reached():
+    while opt.generation < generations and not limit_reached(opt):
         opt.tell([value(x) for x in opt.ask()])
     return opt
 
@@ -82,7 +83,7 @@ class Engine:
 
     def run(self, generations: int) -> Optimizer:
         for _ in range(100_000):
-            if self.opt.generation >= generations or self.opt.limit_reached():
+            if self.opt.generation >= generations or limit_reached(self.opt):
                 return self.opt
             self.step()
         raise AssertionError("it does not come to an end")
@@ -104,7 +105,7 @@ def test_whatever_the_order_it_is_the_search_of_ask_and_tell(
 @pytest.mark.parametrize("method", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 def test_target_and_budget_are_applied_in_slot_order(method: Any, limits: Any, tmp_path: Path) -> None:
     plain = by_list(start(method, **limits), 30)
-    assert plain.limit_reached()
+    assert limit_reached(plain)
     for seed in range(2):
         engine = Engine(start(method, **limits), np.random.default_rng(seed), tmp_path / "state.npz")
         found = engine.run(30)

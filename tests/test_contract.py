@@ -558,7 +558,7 @@ def test_weights_sum_to_zero_and_are_the_papers(lam: int) -> None:
     rng = np.random.default_rng(lam)
     for alpha in (0.0, 0.5, 3.0, 10.0):
         norms = np.abs(rng.normal(30, 10, lam // 2))
-        w = distance_weights(weights, rng.permutation(lam), norms**2, alpha, 30.0, np)
+        w = distance_weights(weights, rng.permutation(lam), norms**2, alpha, 30.0, NUMPY)
         assert abs(w.sum()) < 1e-13
         assert w.min() == pytest.approx(-1 / lam)
 

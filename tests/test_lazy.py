@@ -10,10 +10,11 @@ import pytest
 from benchmarks.same_search import Case, evaluations, summary
 from fmnes import FMNES, Optimizer, problems
 from fmnes.backends import NUMPY
+from fmnes.search.ending import limit_reached
 from fmnes.steps.axes import Axes, decomposed, turned
 from fmnes.steps.ridge import LEADING, _surely_on_ridge, on_ridge
 from fmnes.steps.shape import times
-from fmnes.strategies import fm_nes
+from fmnes.strategies import fm_nes_shape
 from tests.rows import through
 
 
@@ -96,7 +97,7 @@ def test_the_ridge_test_decides_as_the_exact_one(
     """In a real run, where the matrix changes from one generation to the next."""
     estimated: list[bool] = []
     right: list[bool] = []
-    new_shape = FMNES._new_shape
+    lengthened = fm_nes_shape._lengthened_on_ridges
 
     def estimating(rows: Any, threshold: float, backend: Any) -> Any:
         assert len(rows) == LEADING
@@ -104,17 +105,16 @@ def test_the_ridge_test_decides_as_the_exact_one(
         estimated.append(bool(answer))
         return answer
 
-    def watched(self: Any, state: Any, p_c: Any, factor: Any, row_scale: Any, c_1: Any, backend: Any) -> Any:
-        if not state.unconstrained:
-            right.append(exact(times(state.A, factor, row_scale)) > 1.2)
-        return new_shape(self, state, p_c, factor, row_scale, c_1, backend)
+    def watched(growth: Any, *rest: Any) -> Any:
+        right.append(exact(times(growth.A, growth.factor, growth.row_scale)) > 1.2)
+        return lengthened(growth, *rest)
 
-    monkeypatch.setattr(fm_nes, "on_ridge", estimating)
-    monkeypatch.setattr(FMNES, "_new_shape", watched)
+    monkeypatch.setattr(fm_nes_shape, "on_ridge", estimating)
+    monkeypatch.setattr(fm_nes_shape, "_lengthened_on_ridges", watched)
     problem = problems.get(name, d=40)
     settings: Any = {"method": "fm-nes", "population_size": size, "max_evaluations": 1000 * size}
     opt = Optimizer(problem.x0, problem.sigma0, rng=1, **settings)
-    while not opt.limit_reached():
+    while not limit_reached(opt):
         opt.tell(problem.fun(opt.ask()))
     assert len(right) == len(estimated) > 900
     wrong = sum(a != b for a, b in zip(estimated, right, strict=True))

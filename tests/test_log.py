@@ -50,7 +50,7 @@ def fill(log: EvaluationLog) -> None:
                 key, outcome = (0, generation, slot, 0, 1), Outcome("value", 7.0)
             else:
                 outcome = Outcome("value", float(10 * slot - generation))
-            log.record(key, outcome, x, 1000.0 + generation, 0.5, worker="w1")
+            log.record(key, outcome, x, 1000.0 + generation, 0.5)
 
 
 # -- what goes in comes out -------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_summary_and_failures(path):
     }
     assert (summary.started, summary.ended) == (1000.0, 1002.5)
     assert summary.best.key == Key(0, 2, 0) == (0, 2, 0, 0, 0)
-    assert (summary.best.outcome.value, summary.best.worker) == (-2.0, "w1")
+    assert summary.best.outcome.value == -2.0
     np.testing.assert_array_equal(summary.best.x, X)
     failed = list(log.infeasible())
     assert [(row.outcome.reason, row.outcome.detail) for row in failed] == [

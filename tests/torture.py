@@ -31,8 +31,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
+from fmnes.run import loop
 from fmnes.run import snapshots as run_snapshots
-from fmnes.run.loop import Loop
+from fmnes.run.snapshots import RunState
 from fmnes.storage import atomic
 from fmnes.storage.log import EvaluationLog
 from tests import faults
@@ -243,17 +244,17 @@ def start_or_go_on(name: str, run_dir: Path) -> fmnes.Result:
 def watching() -> Iterator[list[Any]]:
     """Catches the optimizers that the loops in this block end with."""
     seen: list[Any] = []
-    original = Loop._result
+    original = loop.conclude
 
-    def result(loop: Loop, *arguments: Any) -> fmnes.Result:
-        seen.append(loop.state.opt)
-        return original(loop, *arguments)
+    def conclude(state: RunState, *arguments: Any) -> fmnes.Result:
+        seen.append(state.opt)
+        return original(state, *arguments)
 
-    Loop._result = result  # type: ignore[method-assign]
+    loop.conclude = conclude  # type: ignore[assignment]
     try:
         yield seen
     finally:
-        Loop._result = original  # type: ignore[method-assign]
+        loop.conclude = original
 
 
 def bits(value: Any) -> Any:
