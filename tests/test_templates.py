@@ -21,6 +21,7 @@ from fmnes.evaluation.programs import inputs as inputs_module
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.template import SomeNumber, parse_argument, parse_file
 from fmnes.outcome import Outcome
+from tests.rows import through
 
 POINT = {"width": 0.1 + 0.2, "layers": 7, "height": 1e-5}
 
@@ -61,7 +62,7 @@ def seen_by_program(point: dict[str, Any] = POINT, what: str = "deck.inp", **set
 # The language
 
 
-@pytest.mark.parametrize(
+@through(
     ("text", "filled"),
     [
         ("", ""),
@@ -111,7 +112,7 @@ def test_values_are_put_in_literally():
     assert parse_file("{here} {width}", "deck").fill(known) == "/a {width} \\1 %s 1.0"
 
 
-@pytest.mark.parametrize("form", ["s", "d", "12.5q", "99999", ".99999f", "1000000000000d", "\x01"])
+@through("form", ["s", "d", "12.5q", "99999", ".99999f", "1000000000000d", "\x01"])
 def test_a_format_that_does_not_fit(form):
     for text in (f"{{width:{form}}}", f"a\nb {{width:{form}}}"):
         with pytest.raises(
@@ -231,7 +232,7 @@ def test_a_command_is_plain_data():
 # Placeholders and parameters that do not fit
 
 
-@pytest.mark.parametrize(
+@through(
     ("text", "message"),
     [
         (
@@ -250,7 +251,7 @@ def test_a_command_is_plain_data():
         ("{{width}} {layers} {height}", "parameters: found 'width' in no placeholder"),
     ],
 )
-@pytest.mark.parametrize("argument", ["templates", "stdin"])
+@through("argument", ["templates", "stdin"])
 def test_a_deck_that_does_not_fit_the_parameters(text, message, argument):
     name = deck(text)
     command = Command(["/bin/echo", "1"], **{argument: [name] if argument == "templates" else name})
@@ -325,7 +326,7 @@ def test_a_template_that_is_none(monkeypatch):
     assert not os.listdir("../temporary")
 
 
-@pytest.mark.parametrize(
+@through(
     ("settings", "message"),
     [
         ({"templates": ["a/deck.in", "b/deck.in"]}, "templates: found 'b/deck.in' beside 'a/deck.in'"),

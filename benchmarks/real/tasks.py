@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import fmnes
-from fmnes.problems.real import lens
+from examples.training import network
+from fmnes.cli.problem_file import read_problem
+from fmnes.evaluation.evaluator import Task as Evaluation
+from fmnes.evaluation.programs.runner import CommandEvaluator
+from fmnes.problems.real import gene_network, lens
 from fmnes.space import Space
 
 
@@ -22,10 +29,53 @@ def _lens(problem: lens.LensProblem) -> Task:
     return Task(problem.parameters, problem.fun, 5000)
 
 
+def _gene_network() -> Task:
+    problem = gene_network.problem()
+    return Task(problem.parameters, problem.fun, 5000)
+
+
+def _airfoil() -> Task:
+    """Drag in counts, as `fmnes minimize examples/airfoil/problem.toml` finds it, one program at a time."""
+    problem = read_problem(Path(__file__).parents[2] / "examples/airfoil/problem.toml")
+    # A slow machine is not to decide what fails, and nothing is to stay.
+    command = replace(
+        problem.command, argv=(sys.executable, *problem.command.argv[1:]), timeout=120, keep="none"
+    )
+
+    def drag(columns: dict[str, np.ndarray]) -> np.ndarray:
+        points = np.column_stack([columns[name] for name in problem.space.parameters])
+        values = np.full(len(points), np.inf)
+        evaluator = CommandEvaluator(command, named=problem.space.named)
+        try:
+            for k, outcome in evaluator([Evaluation(x, 0, k) for k, x in enumerate(points)]):
+                values[k] = 1e4 * outcome.value if outcome.status == "value" else np.inf
+        finally:
+            evaluator.close()
+        return values
+
+    return Task(problem.space.parameters, drag, 500)
+
+
+def _training() -> Task:
+    parameters = {
+        name: fmnes.Integer(*ends) if isinstance(ends[0], int) else fmnes.Real(*ends, log=name in network.LOG)
+        for name, ends in network.RANGES.items()
+    }
+
+    def fun(columns: dict[str, np.ndarray]) -> np.ndarray:
+        points = zip(*columns.values(), strict=True)
+        return np.array([network.loss(**dict(zip(columns, point, strict=True))) for point in points])
+
+    return Task(parameters, fun, 300)
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "lens": lambda: _lens(lens.triplet()),
     "lens-glasses": lambda: _lens(lens.triplet(glasses=True)),
     "double-gauss": lambda: _lens(lens.double_gauss()),
+    "gene-network": _gene_network,
+    "airfoil": _airfoil,
+    "training": _training,
 }
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from examples.crashing_program.run import QUICK, build, main
 
 import fmnes
+from examples.crashing_program.run import QUICK, build, main
 from fmnes.cli.problem_file import ProblemFile, read_problem
 
 ROOT = Path(__file__).parents[2]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples.op_amp import steps
-from examples.op_amp.run import FALLING, QUICK, main, simulated
 
 import fmnes
+from examples.op_amp import steps
+from examples.op_amp.run import FALLING, QUICK, main, simulated
 from fmnes.cli.problem_file import read_problem
 
 HERE = Path(__file__).parents[2] / "examples" / "op_amp"

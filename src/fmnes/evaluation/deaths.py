@@ -23,8 +23,10 @@ from fmnes.evaluation.clock import TICK, AwakeClock
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
 from fmnes.outcome import Outcome, infeasible, lost
 
-#: Signals that no computation raises.
-FROM_OUTSIDE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+#: Signals that no computation raises. (Windows has no SIGHUP.)
+FROM_OUTSIDE = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
+)
 #: Whoever ends a job's processes one by one has come to the driver, too, after so many seconds.
 SETTLE_SECONDS = 10.0
 
@@ -43,7 +45,7 @@ def outcome_of_death(code: int | None, *, stopping: bool = False) -> Outcome:
     if number in FROM_OUTSIDE:
         # The fault marks it as a death that may turn out to be the point's own doing; see `Retried`.
         return replace(lost(f"ended from outside ({signal_name(number)})"), fault=signal_name(number))
-    if code == -signal.SIGKILL:
+    if code < 0 and signal_name(number) == "SIGKILL":
         return infeasible("killed (SIGKILL), maybe out of memory", fault="SIGKILL")
     if code < 0:
         return infeasible(f"died: {signal_name(number)}", fault=signal_name(number))

@@ -9,7 +9,9 @@ import contextlib
 import errno
 import os
 import re
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -49,6 +51,8 @@ NETWORK_TYPES = frozenset(
     }
     | {"ocfs2", "gfs", "gfs2", "acfs", "vboxsf", "vmhgfs", "prl_fs"}
 )
+#: How often, and after how many seconds, a file is replaced again that somebody reads on Windows.
+_TRIES, _PAUSE = 20, 0.05
 _LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs"})
 
 
@@ -66,7 +70,7 @@ def atomic_write(path: Path, *, keep: Path | None = None) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         if keep is not None:
             _keep(path, keep)
-        os.replace(temporary, path)
+        replace(temporary, path)
         sync_directory(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -74,9 +78,18 @@ def atomic_write(path: Path, *, keep: Path | None = None) -> Iterator[BinaryIO]:
         raise
 
 
+def replace(temporary: str, path: str | Path) -> None:
+    """As `os.replace`; but on Windows a file that somebody reads keeps its name until they are done: wait."""
+    for _ in range(_TRIES if sys.platform == "win32" else 0):
+        with contextlib.suppress(PermissionError):
+            return os.replace(temporary, path)
+        time.sleep(_PAUSE)
+    os.replace(temporary, path)
+
+
 def sync_directory(directory: Path) -> None:
     """The rename itself must reach the disk too."""
-    if os.name == "nt":  # a directory cannot be opened there
+    if sys.platform == "win32":  # a directory cannot be opened there
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:

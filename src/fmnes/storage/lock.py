@@ -22,6 +22,8 @@ from fmnes.errors import RunError
 #: A killed process gives its lock back only when the system has taken its memory apart, so wait a little.
 PATIENCE_SECONDS = 0.5
 
+#: A pipe in its place is not waited for; and Windows changes the ends of lines unless told not to.
+_PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 
 if sys.platform == "win32":
@@ -46,7 +48,7 @@ class RunLock:
         self._path = Path(path)
         self._descriptor: int | None = None
         try:
-            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | _PLAIN
             self._descriptor = os.open(self._path, flags, 0o600)
         except OSError as error:
             raise RunError(
@@ -100,7 +102,7 @@ class RunLock:
 def holder(path: str | os.PathLike[str]) -> str | None:
     """Who holds the lock, such as "process 17 on node3", or None. Only a glance: it may change at once."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | _PLAIN)
     except OSError:
         return None
     try:
@@ -115,7 +117,7 @@ def holder(path: str | os.PathLike[str]) -> str | None:
 def is_lock(path: str | os.PathLike[str]) -> bool:
     """Whether a process of ours has written this file. One that it had only just made may be empty."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | _PLAIN)
     except OSError:
         return False
     try:

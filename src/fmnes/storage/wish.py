@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import socket
+import sys
 from pathlib import Path
 
 from fmnes.errors import RunError
@@ -54,7 +55,7 @@ def has_wish(run: Path) -> bool:
     # Opened anew: a network file system may remember for half a minute that a file was not there, but it
     # asks its server when the directory is opened.
     try:
-        if os.name == "nt":
+        if sys.platform == "win32":
             return os.path.lexists(run / STOP)
         directory = os.open(run, os.O_RDONLY)
         try:

@@ -35,7 +35,8 @@ def check_strings(argument: str, found: Any) -> tuple[str, ...]:
 
 def read_plain(path: str, limit: int) -> tuple[bytes, int]:
     """A file of the user's, up to one byte beyond the limit, and its permissions; raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for ever
+    # A pipe would wait for ever; and Windows changes the ends of lines unless told not to.
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):

@@ -31,6 +31,7 @@ from fmnes.evaluation.programs.environment import check_environment
 from fmnes.evaluation.programs.inputs import TAKEN, Inputs, check_targets, point_of, read_inputs
 from fmnes.evaluation.programs.sources import check_source
 from fmnes.evaluation.programs.template import Hole, SomeNumber, parse_argument
+from fmnes.evaluation.supervision import need_supervision
 from fmnes.outcome import Outcome, lost
 
 
@@ -202,6 +203,7 @@ class Command:
         self._check_names(read_inputs(self), d, names)
         if elsewhere:
             return
+        need_supervision("Command")
         self._check_program()
         if self.memory_limit is not None and not sys.platform.startswith("linux"):
             raise ArgumentError(f"memory_limit: found {self.memory_limit}, wanted None: it needs Linux")

@@ -14,6 +14,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ from typing import IO, NamedTuple
 
 from fmnes.evaluation.clock import SUSPENDED_TIMES, TICK, AwakeClock, is_suspended
 from fmnes.evaluation.programs.guard import Guard
+from fmnes.evaluation.supervision import reap
 
 #: Bytes of each output that go to disk; of what follows only the last TAIL bytes are kept.
 OUTPUT_LIMIT = 10_000_000
@@ -180,12 +182,13 @@ class Program:
         for output, pipe in zip(self._outputs, (self._process.stdout, self._process.stderr), strict=True):
             assert pipe is not None
             output.attach(pipe, selector)
-        # Only a wake-up: whether it has ended is asked by waitid, so that systems without it just poll.
+        # Only a wake-up: whether it has ended is asked of the system, so that those without it just poll.
         self._pidfd = -1
-        with suppress(AttributeError, OSError):
-            pidfd = os.pidfd_open(self.pid)
-            selector.register(pidfd, selectors.EVENT_READ, bool)
-            self._pidfd = pidfd
+        if sys.platform == "linux":
+            with suppress(AttributeError, OSError):  # a Python or a Linux that has none
+                pidfd = os.pidfd_open(self.pid)
+                selector.register(pidfd, selectors.EVENT_READ, bool)
+                self._pidfd = pidfd
 
     def due(self, now: float) -> float:
         """When to look at it again at the latest. All times are those of the clock."""
@@ -193,12 +196,21 @@ class Program:
         return min(self._stop_at, self._kill_at, look)
 
     def has_ended(self) -> bool:
-        """Ended, but not reaped: while its number is taken, its group can be killed without a mistake."""
+        """Ended, but not reaped: while its number is taken, its group can be killed without a mistake.
+
+        Without `os.waitid` (macOS before Python 3.13) it is reaped here, and its group killed in the same
+        breath: the system gives the number to nobody else while one of the group lives.
+        """
         try:
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            if hasattr(os, "waitid"):
+                return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            if self._process.returncode is None and (code := reap(self.pid)) is not None:
+                self._signal(signal.SIGKILL)
+                self._process.returncode = code
         except ChildProcessError:
             self._stolen = True
             return True
+        return self._process.returncode is not None
 
     def enforce(self, now: float) -> None:
         """Stop it if its time is over, kill it if it was stopped and did not end."""
@@ -222,7 +234,7 @@ class Program:
 
     def finish(self, guard: Guard, *, whole: bool = False) -> Ending:
         """Kill what is left of it, and tell how it ended; with all of its stdout if asked."""
-        if not self._stolen:
+        if not self._stolen and self._process.returncode is None:
             self._signal(signal.SIGKILL)
         for output in self._outputs:
             output.drain()
@@ -249,6 +261,8 @@ class Program:
         """
         import resource  # there is none on Windows
 
+        if sys.platform != "linux":
+            raise AssertionError("Command.check refuses memory_limit elsewhere")
         try:
             hard = resource.prlimit(self.pid, resource.RLIMIT_AS)[1]
             limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)

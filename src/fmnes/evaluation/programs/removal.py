@@ -14,7 +14,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-_DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW
+#: Windows, where no program runs, has neither.
+_DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _TRIES = 3
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import math
 import os
-import resource
 import selectors
 import time
 from collections import deque
@@ -26,6 +25,7 @@ from fmnes.evaluation.programs.inputs import point_of, read_inputs
 from fmnes.evaluation.programs.process import PARAMS, STDIN, Program
 from fmnes.evaluation.programs.verdict import outcome_of
 from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace
+from fmnes.evaluation.supervision import need_supervision
 from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
 from fmnes.result import Vector
 
@@ -55,6 +55,7 @@ class CommandEvaluator:
         workspace: Workspace | None = None,
         is_wanted: Callable[[], bool] | None = None,
     ) -> None:
+        need_supervision("Command")
         command.check()
         self._is_wanted = is_wanted
         self._command = command
@@ -208,6 +209,8 @@ class CommandEvaluator:
 
 def _descriptors_are_short() -> bool:
     """Whether another program would take what others here need: for the log, a snapshot, the user's files."""
+    import resource  # there is none on Windows
+
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         pipe = os.pipe()  # which are the lowest numbers that are free

@@ -22,12 +22,15 @@ from typing import Any
 
 from fmnes.errors import RunError
 from fmnes.evaluation.queue.names import new_unfinished
+from fmnes.storage.atomic import replace
 
 FORMAT, VERSION = "fmnes-queue", 1
 MARK, JOB, DRIVER, LOCK = "fmnes-queue.json", "job.json", "driver", "lock"
 OPEN, CLAIMED, ANSWERS, WORKERS, KEPT = "open", "claimed", "answers", "workers", "kept"
 _FOLDERS = (OPEN, CLAIMED, ANSWERS, WORKERS)
 _MAX_MARK = 10_000
+#: No link is followed; and Windows changes the ends of lines unless told not to.
+_PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def make_place(path: Path) -> None:
@@ -84,7 +87,7 @@ def check_place(path: Path) -> None:
 
 def read(path: str | Path, limit: int) -> bytes:
     """All of a plain file. Raises OSError for what is none, a link too, and for more than `limit` bytes."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _PLAIN)
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -104,9 +107,7 @@ def read(path: str | Path, limit: int) -> bytes:
 def write(folder: str | Path, name: str, data: bytes, *, durable: bool = False) -> None:
     """A file that is there as a whole or not at all; durable: also after a power cut."""
     temporary = os.path.join(folder, new_unfinished(name))
-    descriptor = os.open(
-        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600
-    )
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o600)
     try:
         try:
             left = memoryview(data)
@@ -116,7 +117,7 @@ def write(folder: str | Path, name: str, data: bytes, *, durable: bool = False) 
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)  # a network file system may say here that the disk is full
-        os.replace(temporary, os.path.join(folder, name))
+        replace(temporary, os.path.join(folder, name))
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -143,7 +144,7 @@ def beat(folder: Path, name: str) -> bool:
 def pulse(path: Path) -> Any:
     """What changes with every sign of life, to be compared with nothing but itself; None if it is gone."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _PLAIN)
     except OSError:
         return None
     try:

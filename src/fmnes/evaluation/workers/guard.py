@@ -29,10 +29,13 @@ from contextlib import suppress
 #: To the guard: print the Python stack, for the evaluator is about to be killed. A closed socket means: kill.
 SHOW_STACK = b"s"
 #: A signal that hardly any library uses. Its handler is in C, so it works while the interpreter is blocked.
-_STACK_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+#: macOS has the second only, and Windows, where this file is imported but never run, neither.
+_STACK_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
 #: It is printed at once, unless the machine is busy or the process is stopped.
 _STACK_SECONDS, _STACK_PAUSE = 0.3, 0.05
 
+#: The first argument where this file is run as the evaluator; else it is the number of the driver.
+_EVALUATE = "evaluate"
 #: Bytes of output that are kept.
 _TAIL = 2000
 _CONTROL = 2
@@ -40,22 +43,32 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main() -> None:
+    if sys.argv[1] == _EVALUATE:
+        return _evaluate(int(sys.argv[2]), int(sys.argv[3]))
     driver, guard = int(sys.argv[1]), os.getpid()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans of the evaluator become ours, so that we can find them
     output, printing = os.pipe()
     evaluator = os.fork()
     if evaluator == 0:
         os.close(output)
-        channel = _set_up(guard, printing)
-        stream = channel.makefile("rb")
-        sys.path[:] = json.loads(stream.readline() or "[]")
-        from fmnes.evaluation.workers.serve import serve
-
-        serve(channel, stream)
+        if sys.platform == "darwin":  # its libraries may be of no use in a fork until it is another program
+            os.set_inheritable(printing, True)
+            again = [sys.executable, "-P", os.path.abspath(__file__), _EVALUATE, str(guard), str(printing)]
+            os.execv(sys.executable, again)
+        _evaluate(guard, printing)
     else:
         os.close(printing)
         _move(os.open(os.devnull, os.O_RDONLY), 0)  # the channel is the evaluator's alone
         _watch(evaluator, driver, output)
+
+
+def _evaluate(guard: int, printing: int) -> None:
+    channel = _set_up(guard, printing)
+    stream = channel.makefile("rb")
+    sys.path[:] = json.loads(stream.readline() or "[]")
+    from fmnes.evaluation.workers.serve import serve
+
+    serve(channel, stream)
 
 
 def _set_up(guard: int, printing: int) -> socket.socket:
@@ -135,6 +148,8 @@ def _hear_driver() -> bytes:
 
 def _ended(evaluator: int) -> int | None:
     """The exit code of the evaluator (minus the signal's number), None while it lives. Reaps orphans too."""
+    if not hasattr(os, "waitid"):
+        return _ended_and_reaped(evaluator)
     while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         if dead.si_pid == evaluator:
             with suppress(OSError):  # before it is reaped, while nobody else can have this number
@@ -143,6 +158,19 @@ def _ended(evaluator: int) -> int | None:
         if dead.si_pid == evaluator:
             return os.waitstatus_to_exitcode(status)
     return None
+
+
+def _ended_and_reaped(evaluator: int) -> int | None:
+    """The same on macOS before Python 3.13, which has no waitid and hands us no orphans.
+
+    The group is killed in the same breath: the system gives its number to nobody while one of it lives.
+    """
+    dead, status = os.waitpid(evaluator, os.WNOHANG)
+    if not dead:
+        return None
+    with suppress(OSError):
+        os.killpg(evaluator, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(status)
 
 
 def _kill_descendants(patience: float = 0.5, seconds: float = 10.0) -> None:

@@ -20,6 +20,7 @@ from fmnes.errors import ArgumentError, ObjectiveError, UsageError
 from fmnes.evaluation.ahead import further
 from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
 from fmnes.evaluation.evaluator import Outcomes, Task
+from fmnes.evaluation.supervision import need_supervision
 from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame
 from fmnes.evaluation.workers.shipping import ship
 from fmnes.evaluation.workers.worker import State, Worker
@@ -59,6 +60,7 @@ class Workers:
         path: where its modules are looked for before sys.path. is_wanted: asked at every tick; once it says
         no, the batch ends early, as at its deadline.
         """
+        need_supervision("workers")
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
             raise ArgumentError(f"workers: found {workers!r}, wanted a whole number above 0")
         self._count = int(workers)
@@ -202,6 +204,8 @@ class Workers:
             if which == "control":
                 if worker.hear_guard():
                     finished += self._remove(worker, guard_is_gone=True)
+            elif worker.state in (State.LEAVING, State.KILLING):
+                pass  # kqueue tells of reading and of writing one by one: the other has closed the channel
             elif event & selectors.EVENT_WRITE:
                 worker.push()
             else:

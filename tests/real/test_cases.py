@@ -50,6 +50,7 @@ from fmnes import (
 from fmnes.run import snapshots
 from fmnes.storage import log
 from tests import faults, torture
+from tests.rows import through
 from tests.test_snapshot import mutate
 from tests.torture import Driver, GoesWrong, Kill, differences, left_after, portrait, watching
 
@@ -169,36 +170,36 @@ def test_case_07_out_of_memory() -> None:
 @pytest.mark.parametrize("fault", ["hang", "hang in C", "stopped"])
 def test_case_08_a_hang(fault: str, tag: str) -> None:
     began = time.monotonic()
-    timeout = 0.3 if fault == "stopped" else 1.0  # one that has stopped itself is waited for five times that
+    timeout = 0.6 if fault == "stopped" else 3.0  # one that has stopped itself is waited for five times that
     check_costs_one(by_workers(fault, timeout=timeout), fault)
-    assert 1.0 <= time.monotonic() - began < 15.0  # starting two workers, and the timeout
-    assert left_after(tag, 0.0) == []
+    assert 3.0 <= time.monotonic() - began < 120.0  # starting two workers, and the timeout
+    assert left_after(tag, 10.0) == []
 
 
 def test_case_08_a_hang_of_a_program(tag: str) -> None:
-    result = by_program("subprocess.Popen(['sleep', '600']); time.sleep(600)", timeout=0.7)
-    check_program_costs_one(result, "timed out after 0.7 s")
-    assert left_after(tag, 0.0) == []
+    result = by_program("subprocess.Popen(['sleep', '600']); time.sleep(600)", timeout=3)
+    check_program_costs_one(result, "timed out after 3 s")
+    assert left_after(tag, 10.0) == []
 
 
 def test_case_09_a_hang_that_ignores_sigterm(tag: str) -> None:
-    check_costs_one(by_workers("hang ignoring SIGTERM", timeout=1.0), "hang ignoring SIGTERM")
+    check_costs_one(by_workers("hang ignoring SIGTERM", timeout=3.0), "hang ignoring SIGTERM")
     fault = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    check_program_costs_one(by_program(fault, timeout=0.7), "timed out after 0.7 s")
-    assert left_after(tag, 0.0) == []
+    check_program_costs_one(by_program(fault, timeout=3), "timed out after 3 s")
+    assert left_after(tag, 10.0) == []
 
 
 @pytest.mark.parametrize("fault", ["leaves a child", "leaves a daemon"])
 def test_case_10_what_it_leaves_running(fault: str, tag: str, tmp_path: Path) -> None:
     check_costs_one(by_workers(fault), fault)
-    assert (tmp_path / "pids").read_text() and left_after(tag, 0.0) == []
+    assert (tmp_path / "pids").read_text() and left_after(tag, 10.0) == []
 
 
 def test_case_10_a_long_chain_of_daemons(tag: str, tmp_path: Path) -> None:
     """Each is found only when the one before it is dead. On a busy machine two of them are a long chain."""
     fun = torture.LeavesChain(bad_point(), 120, tmp_path / "done")
     result = minimize(fun, X0, 1.0, workers=2, **SETTINGS)
-    left = left_after(tag, 10.0)
+    left = left_after(tag, 60.0)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert same(result, without_it()) and result.failures[0].reason == "exited with code 1"
@@ -208,17 +209,17 @@ def test_case_10_a_long_chain_of_daemons(tag: str, tmp_path: Path) -> None:
 def test_case_10_what_a_program_leaves_running(tag: str) -> None:
     result = by_program("subprocess.Popen(['sleep', '600'], start_new_session=True); sys.exit(4)")
     check_program_costs_one(result, "exited with code 4")
-    assert left_after(tag, 0.0) == []
+    assert left_after(tag, 10.0) == []
 
 
 # -- 11 to 19: what comes back ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@through(
     ("value", "reason"),
     [(math.nan, "returned NaN"), (math.inf, "returned inf"), (-math.inf, "returned -inf")],
 )
-@pytest.mark.parametrize("workers", [1, 2])
+@through("workers", [1, 2])
 def test_cases_11_to_13_no_finite_number(value: float, reason: str, workers: int) -> None:
     warns = pytest.warns(RuntimeWarning, match=reason) if value < 0 else contextlib.nullcontext()
     with warns:
@@ -254,7 +255,7 @@ def test_case_14_does_not_depend_on_who_is_first() -> None:
 
     def fun(x: Any) -> Any:
         if np.array_equal(x, first):
-            other.wait(10)
+            other.wait(60)
             time.sleep(0.2)
             return square(x)
         other.set()
@@ -283,8 +284,8 @@ def test_case_16_an_objective_that_cannot_be_sent(tmp_path: Path) -> None:
 
 
 def test_case_17_a_flood_of_output(tmp_path: Path) -> None:
-    check_costs_one(by_workers("prints 200 MB"), "prints 200 MB")
-    flood = "[os.write(1, b'x' * 2**20) for _ in range(1024)]; print()"  # and then its value, as always
+    check_costs_one(by_workers("prints 50 MB"), "prints 50 MB")
+    flood = "[os.write(1, b'x' * 2**20) for _ in range(200)]; print()"  # and then its value, as always
     result = by_program(flood, keep="all", directory=tmp_path)
     assert same(result, minimize(square, X0, 1.0, **SETTINGS))
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 30e6
@@ -464,7 +465,7 @@ def test_case_32_kill_9_while_a_snapshot_is_written(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Driver("plain", tmp_path, f"signal_at={moment} SIGKILL") as driver:
-        assert driver.process.wait(30) == -signal.SIGKILL
+        assert driver.process.wait(120) == -signal.SIGKILL
     kill = Kill.of(driver)
     assert len(kill.calls) == 7 and len(kill.logged) == 7
     assert differences(finish(driver, monkeypatch), torture.SCENARIOS["plain"].reference()) == []
@@ -602,7 +603,7 @@ def test_cases_40_and_41_asked_to_end(
     thread.join()
     signal.signal(signal.SIGINT, before)
     assert result.stop_reason is StopReason.INTERRUPTED and result.x is not None
-    assert left_after(tag, 0.0) == []
+    assert left_after(tag, 10.0) == []
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
@@ -677,7 +678,7 @@ def test_case_44_no_program(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
+@through(
     ("fault", "reason"),
     [
         ("print('done'); sys.exit()", "printed no number; last line: 'done'"),
@@ -772,9 +773,9 @@ def test_case_49_a_parent_that_must_not_be_forked() -> None:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(10)
+    held.wait(60)
     try:
-        result = minimize(fun, X0, 1.0, workers=2, timeout=10, **SETTINGS)
+        result = minimize(fun, X0, 1.0, workers=2, timeout=60, **SETTINGS)
     finally:
         done.set()
         thread.join()
@@ -799,8 +800,8 @@ def test_case_50_another_numpy(run: Path) -> None:
 
 
 def test_case_51_an_answer_that_comes_late_or_twice() -> None:
-    slow = minimize(Sleeps(1.3), X0, 1.0, workers=2, timeout=1.0, **SETTINGS)
-    assert same(slow, without_it()) and slow.failures[0].reason == "timed out after 1 s"
+    slow = minimize(Sleeps(5.0), X0, 1.0, workers=2, timeout=3.0, **SETTINGS)
+    assert same(slow, without_it()) and slow.failures[0].reason == "timed out after 3 s"
     twice = minimize(Forks(), X0, 1.0, workers=2, **SETTINGS)
     assert same(twice, minimize(square, X0, 1.0, **SETTINGS))
 

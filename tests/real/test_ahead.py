@@ -27,6 +27,7 @@ from fmnes.run import snapshots
 from fmnes.search.ahead import Ahead, shortened
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies.base import Shape
+from tests.rows import through
 from tests.variants import STRATEGIES
 
 METHODS = ["afm-nes", "fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes"]
@@ -55,7 +56,7 @@ def moved(opt: Optimizer, generations: int = 15) -> Optimizer:
 # -- points from elsewhere ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+@through("strategy", STRATEGIES.values())
 def test_draws_of_points_are_those_that_gave_them(strategy: Any) -> None:
     opt = moved(optimizer(method=strategy))
     state = opt._distribution.state
@@ -64,8 +65,8 @@ def test_draws_of_points_are_those_that_gave_them(strategy: Any) -> None:
     np.testing.assert_allclose(strategy.coordinates(state, x), rows, atol=1e-8)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-@pytest.mark.parametrize("failed", [0, 3])
+@through("strategy", STRATEGIES.values())
+@through("failed", [0, 3])
 def test_pairs_told_as_single_points_make_the_same_update(strategy: Any, failed: int) -> None:
     opt = moved(optimizer(method=strategy))
     state, rng = opt._distribution.state, np.random.default_rng(3)
@@ -79,7 +80,7 @@ def test_pairs_told_as_single_points_make_the_same_update(strategy: Any, failed:
             np.testing.assert_allclose(np.asarray(one, float), np.asarray(other, float), rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@through("method", METHODS)
 def test_the_number_of_single_points_may_be_odd(method: str) -> None:
     opt = moved(optimizer(method=method))
     rows = opt._distribution.draw_rows(11)
@@ -229,7 +230,7 @@ def test_it_does_not_collapse_where_all_points_are_of_the_generation_before() ->
         assert simulated(opt, rosenbrock, 6, 1e-6, 5000)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@through("method", METHODS)
 def test_it_converges_with_every_method(method: str) -> None:
     opt = optimizer(method=method, ahead=1.0, population_size=20)
     assert simulated(opt, ellipsoid, 20, 1e-8, 6000)
@@ -343,7 +344,7 @@ class Foreign:
         return fmnes.XNES().covariance(state)
 
 
-@pytest.mark.parametrize(
+@through(
     ("options", "words"),
     [
         ({"ahead": 1.5}, "ahead: found 1.5, wanted a share"),
@@ -525,7 +526,7 @@ def test_programs_are_handed_points_ahead(tmp_path: Path) -> None:
     script.write_text(
         "import json, sys, time\n"
         "x = json.load(sys.stdin)['x']\n"
-        "time.sleep(0.2 if int(1e6 * x[0]) % 6 == 0 else 0.0)\n"
+        "time.sleep(0.5 if int(1e6 * x[0]) % 6 == 0 else 0.0)\n"
         "print(sum(number * number for number in x))\n"
     )
     command = fmnes.Command([sys.executable, "-S", str(script)])
@@ -541,10 +542,16 @@ def test_restarts_and_second_looks_begin_anew() -> None:
 
 
 def test_an_interrupt_returns_what_there_is(objectives: Any, tmp_path: Path) -> None:
-    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    result = minimized(objectives.uneven, run_dir=tmp_path / "run", xtol=None, ftol=None)
-    timer.join()
+    run = tmp_path / "run"
+
+    def interrupt() -> None:
+        wait_for(run, 5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    result = minimized(objectives.uneven, run_dir=run, xtol=None, ftol=None)
+    thread.join()
     assert result.stop_reason is fmnes.StopReason.INTERRUPTED
     assert fmnes.resume(tmp_path / "run", objectives.uneven, target=1e-4).success
 
@@ -553,7 +560,7 @@ def test_time_limits_hold(objectives: Any) -> None:
     began = time.monotonic()
     result = minimized(objectives.uneven, max_seconds=0.7)
     assert result.stop_reason is fmnes.StopReason.MAX_SECONDS
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 # -- resuming -----------------------------------------------------------------------------------------------
@@ -598,9 +605,7 @@ def test_after_a_kill_nothing_that_is_in_the_log_is_evaluated_again(
     run, calls = tmp_path / "run", tmp_path / "calls"
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path(fmnes.__file__).parents[1]}"}
     process = subprocess.Popen([sys.executable, str(tmp_path / "driver.py"), str(run)], env=environment)
-    while not (run / "evaluations.sqlite").exists() or logged(run) < 5:
-        time.sleep(0.05)
-    time.sleep(0.8)
+    wait_for(run, 20)
     process.kill()
     process.wait()
     before = points(run)
@@ -617,6 +622,13 @@ def test_after_a_kill_nothing_that_is_in_the_log_is_evaluated_again(
 def logged(run: Path) -> int:
     with sqlite3.connect(f"file:{run / 'evaluations.sqlite'}?mode=ro", uri=True) as db:
         return int(db.execute("SELECT count(*) FROM evaluations WHERE status <> 'lost'").fetchone()[0])
+
+
+def wait_for(run: Path, evaluations: int) -> None:
+    end = time.monotonic() + 240
+    while not (run / "snapshot.npz").exists() or logged(run) < evaluations:
+        assert time.monotonic() < end, "the run does not come to its evaluations"
+        time.sleep(0.05)
 
 
 def points(run: Path) -> set[str]:
@@ -709,7 +721,7 @@ def test_a_queue_of_files_is_handed_points_ahead(objectives: Any, tmp_path: Path
     finally:
         for worker in crew:
             worker.terminate()
-        codes = [worker.wait(30) for worker in crew]
+        codes = [worker.wait(120) for worker in crew]
     assert result.nfev == 100 and len(codes) == 3
     table = fmnes.read_run(tmp_path / "run").evaluations
     assert overlaps(table) > 10

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser import need_browser, open_browser
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 HEAD = "<!doctype html><meta name='color-scheme' content='light dark'><title>A page</title>"
 
 

@@ -122,18 +122,19 @@ def test_the_objective_gets_a_copy(thread_pool: Executor) -> None:
 
 
 def test_the_deadline_cancels_what_has_not_begun() -> None:
-    begun = []
+    begun, over = [], threading.Event()
 
     def fun(x: Any) -> float:
         begun.append(x[0])
-        time.sleep(x[1])
+        if x[1]:
+            over.wait(120)
         return 0.0
 
-    batch = [*tasks(1), *tasks(5, second=0.6)]
+    batch = [*tasks(1), *tasks(5, second=1.0)]
     with ThreadPoolExecutor(1) as executor:
-        start = time.monotonic()
-        outcomes = list(ExecutorEvaluator(fun, executor)(batch, start + 0.2))
-        assert time.monotonic() - start < 0.5
+        outcomes = list(ExecutorEvaluator(fun, executor)(batch, time.monotonic() + 2))
+        assert not over.is_set()
+        over.set()
     assert outcomes == [(0, Outcome("value", 0.0))]
     assert len(begun) == 2
 
@@ -145,8 +146,8 @@ def test_a_deadline_further_away_than_a_lock_can_wait(thread_pool: Executor) -> 
 def test_closing_the_iterator_cancels_what_has_not_begun() -> None:
     begun = []
     with ThreadPoolExecutor(1) as executor:
-        evaluator = ExecutorEvaluator(lambda x: begun.append(x[0]) or time.sleep(0.05), executor)
-        outcomes = evaluator(tasks(20))
+        evaluator = ExecutorEvaluator(lambda x: begun.append(x[0]) or time.sleep(float(x[0] > 0)), executor)
+        outcomes = evaluator(tasks(10))
         next(outcomes)
         outcomes.close()
         evaluator.close()
@@ -240,7 +241,7 @@ ISOLATED = [
     "kills its guard",
     "hang",
     "hang in C",
-    "prints 200 MB",
+    "prints 50 MB",
     "leaves a child and hangs",
 ]
 
@@ -252,7 +253,7 @@ def test_with_a_timeout_each_evaluation_is_isolated(
     monkeypatch.setenv("FMNES_TEST_PIDS", str(tmp_path / "pids"))
     fault = faults.FAULTS[name]
     batch = tasks(second=list(faults.FAULTS).index(name))
-    evaluator = ExecutorEvaluator(faults.faulty, thread_pool, timeout=1.0)
+    evaluator = ExecutorEvaluator(faults.faulty, thread_pool, timeout=4.0)
     outcomes = dict(evaluator(batch))
     evaluator.close()
     bad = outcomes.pop(faults.BAD)
@@ -265,7 +266,7 @@ def test_with_a_timeout_each_evaluation_is_isolated(
 
 
 def test_isolated_in_processes_the_pool_lives_on(process_pool: Executor) -> None:
-    evaluator = ExecutorEvaluator(faults.faulty, process_pool, timeout=5.0)
+    evaluator = ExecutorEvaluator(faults.faulty, process_pool, timeout=60.0)
     batch = tasks(second=list(faults.FAULTS).index("segfault"))
     for _ in range(2):
         outcomes = dict(evaluator(batch))
@@ -275,7 +276,7 @@ def test_isolated_in_processes_the_pool_lives_on(process_pool: Executor) -> None
 
 def test_the_child_is_kept_for_the_next_task_and_ends_with_the_evaluator() -> None:
     with ThreadPoolExecutor(1) as executor:
-        evaluator = ExecutorEvaluator(faults.pid, executor, timeout=5.0)
+        evaluator = ExecutorEvaluator(faults.pid, executor, timeout=60.0)
         pids = {int(outcome.value) for n in (3, 2) for _, outcome in evaluator(tasks(n))}
         assert len(pids) == 1 and pids != {os.getpid()}
         assert all(map(is_running, pids))
@@ -288,8 +289,8 @@ def test_an_idle_child_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "IDLE_SECONDS", 0.4)
     monkeypatch.setattr(remote, "_reaper", None)  # one of before may be asleep
     with ThreadPoolExecutor(1) as executor:
-        ((_, outcome),) = ExecutorEvaluator(faults.pid, executor, timeout=5.0)(tasks(1))
-    end = time.monotonic() + 5
+        ((_, outcome),) = ExecutorEvaluator(faults.pid, executor, timeout=60.0)(tasks(1))
+    end = time.monotonic() + 240
     while is_running(int(outcome.value)) and time.monotonic() < end:
         time.sleep(0.05)
     assert not is_running(int(outcome.value)) and time.monotonic() < end
@@ -299,10 +300,10 @@ def test_a_forked_worker_has_children_of_its_own() -> None:
     context = multiprocessing.get_context("fork")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # this process has threads
-        evaluator = ExecutorEvaluator(faults.pid, Inline(), timeout=5.0)
+        evaluator = ExecutorEvaluator(faults.pid, Inline(), timeout=60.0)
         ((_, here),) = evaluator(tasks(1))
         with ProcessPoolExecutor(1, mp_context=context) as pool:
-            ((_, there),) = ExecutorEvaluator(faults.pid, pool, timeout=5.0)(tasks(1))
+            ((_, there),) = ExecutorEvaluator(faults.pid, pool, timeout=60.0)(tasks(1))
     assert here.status == there.status == "value" and here.value != there.value
     assert next(iter(evaluator(tasks(1))))[1] == here
     evaluator.close()
@@ -324,7 +325,7 @@ class Counting(Inline):
 def test_a_large_objective_is_sent_where_it_is_not_known_and_never_again() -> None:
     table = np.arange(100_000.0)
     executor = Counting()
-    evaluator = ExecutorEvaluator(lambda x: float(table[int(x[0])]), executor, timeout=5.0)
+    evaluator = ExecutorEvaluator(lambda x: float(table[int(x[0])]), executor, timeout=60.0)
     for _ in range(2):
         assert {i: outcome.value for i, outcome in evaluator(tasks(5))} == {i: float(i) for i in range(5)}
     assert sum(size > table.nbytes for size in executor.sizes) == 5  # those that were out before one was back
@@ -337,7 +338,7 @@ def test_a_large_objective_is_sent_where_it_is_not_known_and_never_again() -> No
 
 def test_a_small_objective_goes_with_its_task() -> None:
     executor = Counting()
-    evaluator = ExecutorEvaluator(faults.echo, executor, timeout=5.0)
+    evaluator = ExecutorEvaluator(faults.echo, executor, timeout=60.0)
     assert len(dict(evaluator(tasks(3)))) == len(executor.sizes) == 3
     evaluator.close()
 
@@ -345,11 +346,11 @@ def test_a_small_objective_goes_with_its_task() -> None:
 def abandoned(executor: Executor, path: Path) -> int:
     """The process number of an evaluation that is running when its batch is closed."""
     evaluator = ExecutorEvaluator(
-        functools.partial(sleeps_after_telling, path=str(path)), executor, timeout=60
+        functools.partial(sleeps_after_telling, path=str(path)), executor, timeout=500
     )
     outcomes = evaluator([*tasks(1), *tasks(3, second=1.0)])
     next(outcomes)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 240
     while not path.exists() and time.monotonic() < end:
         time.sleep(0.01)
     outcomes.close()
@@ -359,7 +360,7 @@ def abandoned(executor: Executor, path: Path) -> int:
 def sleeps_after_telling(x: Any, path: str) -> float:
     if x[1]:
         Path(path).write_text(str(os.getpid()))
-        time.sleep(60)
+        time.sleep(600)
     return 0.0
 
 
@@ -367,11 +368,11 @@ def test_what_is_abandoned_is_ended_where_it_runs(
     executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(remote, "_PATIENCE", 50.0)
+    monkeypatch.setattr(remote, "_PATIENCE", 400.0)
     began = time.monotonic()
     pid = abandoned(executor, tmp_path / "pid")
     assert not is_running(pid)
-    assert time.monotonic() - began < 40  # whoever has ended it says so
+    assert time.monotonic() - began < 200  # whoever has ended it says so
     assert not list(tmp_path.glob("fmnes-*"))  # nothing is left behind
 
 
@@ -379,24 +380,24 @@ def test_the_deadline_goes_with_the_task(tmp_path: Path) -> None:
     """Where nobody can tell a worker that it is over, it knows."""
     path = tmp_path / "pid"
     evaluator = ExecutorEvaluator(
-        functools.partial(sleeps_after_telling, path=str(path)), Inline(), timeout=60
+        functools.partial(sleeps_after_telling, path=str(path)), Inline(), timeout=500
     )
     list(evaluator(tasks(1)))  # its child is there
     began = time.monotonic()
-    ((_, outcome),) = evaluator(tasks(1, second=1.0), time.monotonic() + 2.0)
-    assert outcome.status == "lost" and 1.9 < time.monotonic() - began < 30
+    ((_, outcome),) = evaluator(tasks(1, second=1.0), time.monotonic() + 5.0)
+    assert outcome.status == "lost" and 4.9 < time.monotonic() - began < 100
     assert not is_running(int(path.read_text()))
 
 
 def test_an_objective_that_cannot_be_loaded_is_an_error_and_later_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    evaluator = ExecutorEvaluator(cannot_be_loaded, Inline(), timeout=5.0)
+    evaluator = ExecutorEvaluator(cannot_be_loaded, Inline(), timeout=60.0)
     with pytest.raises(
         ObjectiveError, match=r"cannot evaluate the objective, on [\s\S]*RuntimeError: not here"
     ):
         list(evaluator(tasks(1)))
-    evaluator = ExecutorEvaluator(faults.echo, Inline(), timeout=5.0)
+    evaluator = ExecutorEvaluator(faults.echo, Inline(), timeout=60.0)
     list(evaluator(tasks(1)))
     remote.forget()
     monkeypatch.setattr(pickle, "loads", lambda data: 1 / 0)  # a node where something is missing
@@ -514,6 +515,6 @@ def test_an_engine_that_ends_without_a_word_loses_what_it_was_running(tmp_path: 
     began = time.monotonic()
     options: dict[str, Any] = {"rng": 1, "max_evaluations": 30}
     result = minimize(sphere, [1.0, 1.0], 0.5, executor=engine, **options, run_dir=tmp_path / "run")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert result == minimize(sphere, [1.0, 1.0], 0.5, **options)
     assert read_run(tmp_path / "run").summary.statuses["lost"] > 0

@@ -25,7 +25,7 @@ from fmnes.cli import app
 from fmnes.cli.problem_file import read_problem
 from fmnes.cli.problems import template_files
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SIMULATORS = ("ngspice", "xfoil")
 
 #: The best one.
@@ -68,7 +68,7 @@ def found(problem: Path, least: float) -> dict[str, Any]:
     """What the default method finds with the file's own budget; it ends as soon as it is within 1 %."""
     words = ["minimize", str(problem), "--json", "--seed", "1", "--target", str(1.01 * least)]
     done = subprocess.run(
-        [sys.executable, "-m", "fmnes", *words], capture_output=True, text=True, timeout=170, check=False
+        [sys.executable, "-m", "fmnes", *words], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)

@@ -40,7 +40,7 @@ def command_line(*words: str | Path, **options: str) -> subprocess.CompletedProc
         [sys.executable, "-m", "fmnes", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         **options,
     )
 
@@ -267,7 +267,7 @@ def test_without_matplotlib_the_install_line_is_said(tmp_path: Path, words: list
     (tmp_path / "p.toml").write_text('command = ["echo", "{a}"]\n[parameters.a]\nlower = 0\nupper = 1\n')
     code = "import sys; sys.modules['matplotlib'] = None; from fmnes.__main__ import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert done.returncode != 0
     assert 'pip install "fmnes[plot]"' in done.stderr and "Traceback" not in done.stderr

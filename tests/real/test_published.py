@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fmnes import CMAES, DXNESIC, FMNES, XNES, Optimizer, problems
+from fmnes.search.ending import limit_reached
 from fmnes.strategies import Strategy
 
 TRIALS = 4
@@ -56,7 +57,7 @@ def evaluations(cell: Cell, trial: int) -> int:
         max_evaluations=1_000_000,
         rng=trial,
     )
-    while opt.limit_reached() is None:
+    while limit_reached(opt) is None:
         opt.tell(problem.fun(opt.ask()))
     assert opt.best.fun <= 1e-10
     return opt.evaluations

@@ -1,0 +1,119 @@
+"""The wheel and the source archive: built, installed where there is nothing else, and tried."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import PackagePath, distribution
+from pathlib import Path
+
+import pytest
+
+import fmnes
+
+PROJECT = Path(__file__).parents[2]
+SOURCE = PROJECT / "src" / "fmnes"
+SECONDS = 300.0
+
+
+def run(*arguments: str, cwd: Path) -> str:
+    done = subprocess.run(arguments, cwd=cwd, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(project: Path, into: Path, *kinds: str) -> None:
+    """By the build backend itself, which needs no network."""
+    wanted = [word for kind in kinds for word in ("-t", kind)]
+    run(sys.executable, "-m", "hatchling", "build", *wanted, "-d", str(into), cwd=project)
+
+
+def files_of(wheel: Path) -> dict[str, bytes]:
+    """But for the list of its own files."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
+
+
+def ours() -> set[str]:
+    found = (path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {f"fmnes/{path.relative_to(SOURCE).as_posix()}" for path in found}
+
+
+def closure(*names: str) -> set[str]:
+    """These distributions and all that they need."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            for line in distribution(name).requires or []:
+                if ";" not in line:  # no extra, and nothing for another Python or system
+                    waiting.append(re.split(r"[^\w.-]", line, maxsplit=1)[0])
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build(PROJECT, folder, "wheel", "sdist")
+    return folder
+
+
+def test_the_wheel_has_what_is_ours_and_nothing_else(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    files = files_of(wheel)
+    info = f"fmnes-{fmnes.__version__}.dist-info/"
+    assert {name for name in files if not name.startswith(info)} == ours()
+    assert {"fmnes/py.typed", "fmnes/cli/templates/program/problem.toml"} <= set(files)
+    assert {name.removeprefix(info) for name in files if name.startswith(info)} == {
+        "METADATA",
+        "WHEEL",
+        "entry_points.txt",
+        "licenses/LICENSE",
+    }
+
+
+def test_the_source_archive_has_what_it_should_and_makes_the_same_wheel(built: Path, tmp_path: Path) -> None:
+    (wheel,), (archive,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    with tarfile.open(archive) as file:
+        file.extractall(tmp_path, filter="data")
+    project = tmp_path / f"fmnes-{fmnes.__version__}"
+    expected = {"src", "tests", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "PKG-INFO"}
+    assert {path.name for path in project.iterdir()} - {".gitignore"} == expected
+    assert [path for path in project.rglob("*") if path.name == "__pycache__" or path.suffix == ".pyc"] == []
+    build(project, tmp_path / "again", "wheel")
+    assert files_of(tmp_path / "again" / wheel.name) == files_of(wheel)
+
+
+def test_the_wheel_runs_where_only_what_it_asks_for_is(built: Path, tmp_path: Path) -> None:
+    """Its dependencies are linked from this environment, so that no network is needed: those that the
+    `cli` extra declares, and theirs."""
+    (wheel,) = built.glob("*.whl")
+    run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=tmp_path)
+    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    for name in closure("numpy", "cloudpickle", "typer", "rich"):
+        one = distribution(name)
+        for top in {file.parts[0] for file in one.files or [] if _installed(file)}:
+            (site / top).symlink_to(Path(str(one.locate_file(top))))
+    python = tmp_path / "env" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps"]
+    run(*pip, str(wheel), cwd=tmp_path)
+
+    code = (
+        "import fmnes; r = fmnes.minimize(lambda x: float(x @ x), [1.0, 2.0], 0.5, rng=1, workers=2, "
+        "max_evaluations=400); print(fmnes.__file__); assert r.fun < 1e-3"
+    )
+    assert run(str(python), "-I", "-c", code, cwd=tmp_path).startswith(str(site))
+    program = str(python.with_name("fmnes"))
+    assert fmnes.__version__ in run(program, "--version", cwd=tmp_path)
+    assert '"success": true' in run(program, "demo", "--json", cwd=tmp_path)
+    run(program, "init", "mine", cwd=tmp_path)
+
+
+def _installed(file: PackagePath) -> bool:
+    """Not a script, which lies elsewhere."""
+    return file.parts[0] not in ("..", "__pycache__")
