@@ -183,7 +183,7 @@ PROMISES = [
         "A whole first generation with one and the same exception is a bug, and raised",
         "test_minimize.py::test_a_first_generation_of_one_and_the_same_exception_is_a_bug",
         "it has failed like any other",
-        "run/loop.py",
+        "run/doubts.py",
         'len(faults) != 1 or "" in faults',
         "len(faults) != 0",
     ),
