@@ -8,10 +8,14 @@ NEW_ENOUGH = 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("fmnes:
 # Many tests wait for processes: twice as many at a time as there are cores.
 TESTS  := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 
-.PHONY: run test test-jax test-clusters check clean
+.PHONY: run examples test test-jax test-clusters check clean
 
-run: $(VENV)/.ready-cli        ## minimise a simulation that fails for part of the space
+run: $(VENV)/.ready-cli,plot   ## design a lens, where most lenses have no image, and draw it
 	$(BIN)/fmnes demo
+
+examples: $(VENV)/.ready-cli,plot,scipy,optuna   ## all examples, with the simulators they need: some minutes
+	-examples/install gcc ngspice xfoil
+	$(BIN)/python -m examples $(if $(OUT),--out "$(OUT)")
 
 test: $(VENV)/.ready-dev       ## the whole test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTS) --ignore tests/jax --ignore tests/clusters

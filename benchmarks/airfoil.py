@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+import fmnes
 from examples.airfoil.picture import draw, points
 from examples.airfoil.run import check_installed, read, search, start
 from examples.airfoil.shape import section
-
-import fmnes
 
 GENERATIONS = 20
 

@@ -127,6 +127,15 @@ def test_the_start_is_the_centre_and_the_steps_a_quarter_of_the_widths(bounds_as
     assert_array_equal(Optimizer(sigma0=0.1, **settings).mean, centre)
 
 
+@pytest.mark.parametrize("d", [1, 10, 11, 40, 1000])
+def test_in_more_than_ten_dimensions_the_first_points_lie_as_far_away_as_in_ten(d: int) -> None:
+    named = Optimizer({f"x{i}": fmnes.Real(2.0, 10.0) for i in range(d)})
+    for search in (Optimizer(bounds=[(2.0, 10.0)] * d), named):
+        step = np.unique(search.sigma0).item()
+        assert step == pytest.approx(2.0 if d <= 10 else 2.0 * (10 / d) ** 0.5, rel=1e-15)
+    assert np.unique(Optimizer({f"x{i}": fmnes.Real(2.0, 10.0, sigma=2.0) for i in range(d)}).sigma0) == 2.0
+
+
 def test_minimize_needs_nothing_but_bounds() -> None:
     result = minimize(lambda x: (x[0] - 0.2) ** 2 + (x[1] - 11) ** 2, bounds=[(0, 1), (2, 10)], rng=1)
     assert result.success

@@ -45,23 +45,6 @@ def fmnes(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_demo_finds_the_true_rates_and_says_what_failed() -> None:
-    done = fmnes("demo")
-    assert done.returncode == 0, done.stderr
-    assert "TARGET" in done.stdout
-    assert "a species died out" in done.stdout
-    assert "\x1b" not in done.stdout + done.stderr  # no terminal, so no control codes
-
-
-def test_demo_json_is_json_and_nothing_else() -> None:
-    done = fmnes("demo", "--json", "--seed", "3")
-    result = json.loads(done.stdout)
-    assert result["success"] is True
-    assert result["stop_reason"] == "TARGET"
-    assert abs(result["parameters"]["predation"] - 0.1) < 1e-3
-    assert sum(failure["count"] for failure in result["failures"]) == result["n_infeasible"] > 0
-
-
 def test_an_unknown_method_is_named_with_the_nearest() -> None:
     done = fmnes("demo", "--method", "fmnes")
     assert done.returncode != 0

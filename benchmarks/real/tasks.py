@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
+from examples.training import network
 from fmnes.cli.problem_file import read_problem
 from fmnes.evaluation.evaluator import Task as Evaluation
 from fmnes.evaluation.programs.runner import CommandEvaluator
-from fmnes.problems.real import lens
+from fmnes.problems.real import gene_network, lens
 from fmnes.space import Space
 
 
@@ -25,6 +26,11 @@ class Task(NamedTuple):
 
 
 def _lens(problem: lens.LensProblem) -> Task:
+    return Task(problem.parameters, problem.fun, 5000)
+
+
+def _gene_network() -> Task:
+    problem = gene_network.problem()
     return Task(problem.parameters, problem.fun, 5000)
 
 
@@ -50,11 +56,26 @@ def _airfoil() -> Task:
     return Task(problem.space.parameters, drag, 500)
 
 
+def _training() -> Task:
+    parameters = {
+        name: fmnes.Integer(*ends) if isinstance(ends[0], int) else fmnes.Real(*ends, log=name in network.LOG)
+        for name, ends in network.RANGES.items()
+    }
+
+    def fun(columns: dict[str, np.ndarray]) -> np.ndarray:
+        points = zip(*columns.values(), strict=True)
+        return np.array([network.loss(**dict(zip(columns, point, strict=True))) for point in points])
+
+    return Task(parameters, fun, 300)
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "lens": lambda: _lens(lens.triplet()),
     "lens-glasses": lambda: _lens(lens.triplet(glasses=True)),
     "double-gauss": lambda: _lens(lens.double_gauss()),
+    "gene-network": _gene_network,
     "airfoil": _airfoil,
+    "training": _training,
 }
 
 

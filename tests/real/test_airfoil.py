@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from examples.airfoil import run
-from examples.airfoil.shape import section
 
 import fmnes
 from benchmarks.airfoil import FLOWS, outcome, row
 from benchmarks.real.tasks import TASKS
+from examples.airfoil import run
+from examples.airfoil.shape import section
 from fmnes.cli import app
 
 PROBLEM = Path(run.__file__).with_name("problem.toml")
