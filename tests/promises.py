@@ -159,7 +159,7 @@ PROMISES = [
         "What is still lost after its retries stops the run with LOST",
         "test_minimize.py::test_an_evaluation_that_stays_lost_stops_the_run",
         "it stops with STORAGE",
-        "run/loop.py",
+        "run/losses.py",
         "Stop(StopReason.LOST, ",
         "Stop(StopReason.STORAGE, ",
     ),
