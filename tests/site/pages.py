@@ -27,9 +27,10 @@ ELSEWHERE = {
 }
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
-#: `python -m benchmarks.lens`, `python benchmarks/gpu.py --toy`, `fmnes bench search`.
+#: `python -m benchmarks.lens`, `python examples/jax_control.py`, `fmnes bench search`.
 COMMAND = re.compile(
-    r"(?:^ {4}|`)((?:python (?:-m )?benchmarks[./]|fmnes (?=bench|reproduce))[^`\n]*)", re.MULTILINE
+    r"(?:^ *|`)((?:python (?:-m )?(?:benchmarks|examples)[./]|fmnes (?=bench|reproduce))[^`\n]*)",
+    re.MULTILINE,
 )
 #: Programs that a page names and a check must not start, and what stands in for them on the PATH.
 STAND_INS = {

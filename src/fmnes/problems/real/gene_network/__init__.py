@@ -17,7 +17,7 @@ fails.
 from __future__ import annotations
 
 from fmnes.problems.real.gene_network.drawing import draw
+from fmnes.problems.real.gene_network.estimation import GeneNetworkProblem, problem
 from fmnes.problems.real.gene_network.network import Network
-from fmnes.problems.real.gene_network.problem import GeneNetworkProblem, problem
 
 __all__ = ["GeneNetworkProblem", "Network", "draw", "problem"]

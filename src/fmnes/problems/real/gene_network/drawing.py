@@ -9,8 +9,8 @@ import numpy as np
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
+from fmnes.problems.real.gene_network.estimation import HIGH, GeneNetworkProblem
 from fmnes.problems.real.gene_network.network import Floats
-from fmnes.problems.real.gene_network.problem import HIGH, GeneNetworkProblem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
