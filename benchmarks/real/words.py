@@ -69,8 +69,8 @@ PROBLEMS = {
         "../gene-network.md",
         "the error of the time courses",
         "Sixty parameters and a small budget: nobody comes to the end, and what counts is who goes down"
-        " fastest. NOMAD runs without its quadratic models, as its guide advises for so many "
-        "parameters.",
+        " fastest. NOMAD runs without its quadratic models, which would take nearly all of its time with so "
+        "many parameters.",
     ),
     "training": Words(
         "Training that diverges",
