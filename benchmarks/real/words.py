@@ -61,16 +61,17 @@ PROBLEMS = {
         "Air foil",
         "../airfoil.md",
         "drag in counts, as XFOIL finds it",
-        "XFOIL is not smooth: whether it converges, and where the flow turns turbulent, hangs on "
-        "details of the shape, so the last tenths of a count say little.",
+        "XFOIL prints the drag to a tenth of a count, and several methods come to the same tenth or the"
+        " next: the order of the first says little. An evaluation takes longer than what any of the "
+        "methods thinks.",
     ),
     "gene-network": Words(
         "Gene network",
         "../gene-network.md",
         "the error of the time courses",
         "Sixty parameters and a small budget: nobody comes to the end, and what counts is who goes down"
-        " fastest. NOMAD runs without its quadratic models, which would take nearly all of its time with so "
-        "many parameters.",
+        " fastest. NOMAD runs without its quadratic models, as its guide advises for so many "
+        "parameters.",
     ),
     "training": Words(
         "Training that diverges",
