@@ -30,6 +30,7 @@ from fmnes import (
     habits,
     minimize,
 )
+from fmnes.evaluation.programs.runnable import check_runnable
 from tests.rows import through
 
 nan, inf = math.nan, math.inf
@@ -612,7 +613,7 @@ def test_resume_refuses_in_our_words_and_leaves_the_run_alone(argument: str, tmp
 def test_a_command_refuses_in_our_words(argument: str) -> None:
     for name, value in HOSTILE.items():
         try:
-            fmnes.Command(**{"argv": ["/bin/echo", "1"], argument: value}).check(2)
+            check_runnable(fmnes.Command(**{"argv": ["/bin/echo", "1"], argument: value}), 2)
         except ArgumentError as error:
             assert len(str(error)) < 600, name
         except Exception as error:

@@ -28,7 +28,8 @@ from fmnes.evaluation.programs import guard, process
 from fmnes.evaluation.programs.answer import read_answer
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.inputs import read_inputs
-from fmnes.evaluation.programs.runner import CommandEvaluator
+from fmnes.evaluation.programs.runnable import check_runnable
+from fmnes.evaluation.programs.runner import CommandEvaluator, run_once
 from fmnes.evaluation.programs.verdict import outcome_of
 from fmnes.evaluation.programs.workspace import by_hand, kept_directory
 from fmnes.outcome import Outcome
@@ -121,7 +122,7 @@ def fault(name: str, extra: str = "{results}", **settings) -> Command:
 
 
 def run(command: Command, x=2.0) -> Outcome:
-    return command.run(task(x))
+    return run_once(command, task(x))
 
 
 # What a program says
@@ -862,15 +863,15 @@ def test_what_is_mounted_is_not_emptied(tmp_path):
 )
 def test_wrong_settings(settings, message):
     with pytest.raises(fmnes.ArgumentError, match=message):
-        Command(**{"argv": ["/bin/echo", "1"], **settings}).check(2)
+        check_runnable(Command(**{"argv": ["/bin/echo", "1"], **settings}), 2)
 
 
 def test_program_that_cannot_run(tmp_path, monkeypatch):
     def refused(name, message):
         command = Command([name])
-        for attempt in (command.check, lambda: command([0]), lambda: CommandEvaluator(command)):
+        for attempt in (check_runnable, lambda c: c([0]), CommandEvaluator):
             with pytest.raises(fmnes.ArgumentError, match=message):
-                attempt()
+                attempt(command)
 
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "sim"
@@ -893,7 +894,7 @@ def test_program_that_cannot_run(tmp_path, monkeypatch):
     with pytest.raises(fmnes.ArgumentError, match="does not start: Argument list too long"):
         Command(["/bin/echo", "1" * 200_000])([0])
     with pytest.raises(fmnes.ArgumentError, match="directory: found '/no/such'"):
-        Command(["/bin/echo"], directory="/no/such/place").check()
+        check_runnable(Command(["/bin/echo"], directory="/no/such/place"))
 
 
 def test_program_that_disappears(tmp_path):
@@ -910,12 +911,12 @@ def test_program_that_disappears(tmp_path):
 
 def test_points_that_do_not_fit():
     with pytest.raises(fmnes.ArgumentError, match="points have 2 coordinates"):
-        shell("echo 1", "{x2}").check(2)
+        check_runnable(shell("echo 1", "{x2}"), 2)
     with pytest.raises(fmnes.ArgumentError, match="found 2 for a point of 3"):
         shell("echo 1", names=["a", "b"])([1, 2, 3])
     with pytest.raises(fmnes.ArgumentError, match="x: found"):
         shell("echo 1")([1, np.nan])
-    shell("echo 1", "{x2}").check(3)
+    check_runnable(shell("echo 1", "{x2}"), 3)
 
 
 def test_a_point_by_name(tmp_path):
@@ -927,12 +928,12 @@ def test_a_point_by_name(tmp_path):
     said = next(tmp_path.glob("g*/stdout.txt")).read_text()
     assert said.startswith('{"x": [2, 0.1], "params": {"a": 2, "b": 0.1}, "generation": 3,')
     assert command({"a": 2, "b": 0.5}) == 0.5
-    command.check(names=["a", "b"])
+    check_runnable(command, names=["a", "b"])
     for names in (["a", "c"], ["a"]):
         with pytest.raises(fmnes.ArgumentError, match=r"argv: found the unknown placeholder \{b\}"):
-            command.check(names=names)
+            check_runnable(command, names=names)
     with pytest.raises(fmnes.ArgumentError, match="wanted those of the parameters"):
-        replace(command, names=["a", "b"]).check(names=["b", "a"])
+        check_runnable(replace(command, names=["a", "b"]), names=["b", "a"])
     for point in ({"a": 1, "b": np.nan}, {"a": 1, "b": "2"}, {"a": 1, 3: 2}):
         with pytest.raises(fmnes.ArgumentError, match="x: found"):
             command(point)
@@ -972,7 +973,7 @@ def test_deadline_ends_the_batch(tag, tmp_path):
     assert dict(evaluator([task(1)], time.monotonic() - 1)) == {}
     evaluator.close()
     assert not list(tmp_path.iterdir())
-    assert command.run(task(2), time.monotonic() + 0.1).status == "lost"
+    assert run_once(command, task(2), time.monotonic() + 0.1).status == "lost"
 
 
 def test_ctrl_c_passes_and_kills(tag):

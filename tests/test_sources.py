@@ -20,6 +20,8 @@ from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import process, sources
 from fmnes.evaluation.programs.environment import ONE_THREAD, environment_of, read_environment
 from fmnes.evaluation.programs.output import read_number
+from fmnes.evaluation.programs.runnable import check_runnable
+from fmnes.evaluation.programs.runner import run_once
 from fmnes.outcome import Outcome
 from tests.rows import through
 
@@ -33,7 +35,7 @@ def in_a_directory_of_its_own(tmp_path, monkeypatch):
 
 
 def run(command: Command) -> Outcome:
-    return command.run(Task(np.array([2.0]), 0, 0))
+    return run_once(command, Task(np.array([2.0]), 0, 0))
 
 
 def prints(text: str | bytes, **settings: Any) -> Command:
@@ -520,7 +522,7 @@ def test_a_limit_of_memory_elsewhere(monkeypatch):
     with pytest.raises(
         fmnes.ArgumentError, match="memory_limit: found 2000000000, wanted None: it needs Linux"
     ):
-        Command(["/bin/echo", "1"], memory_limit="2 GB").check()
+        check_runnable(Command(["/bin/echo", "1"], memory_limit="2 GB"))
 
 
 def test_a_program_has_one_thread_unless_told(monkeypatch):
