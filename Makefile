@@ -11,7 +11,7 @@ TESTS  := $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 # Where this is set, each of the thousands of processes that tests start would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run examples test test-real test-docs test-jax test-clusters coverage promises docs docs-serve check clean
+.PHONY: run examples test test-real test-docs test-jax test-clusters coverage promises docs site docs-serve check clean
 
 run: $(VENV)/.ready-cli,plot   ## design a lens, where most lenses have no image, and draw it
 	$(BIN)/fmnes demo
@@ -45,7 +45,9 @@ promises: $(VENV)/.ready-dev   ## breaks the code on purpose, once for each prom
 test-docs: $(VENV)/.ready-dev $(VENV)/.ready-docs   ## every code block of every page, every command and link
 	$(PYTEST) -n $(TESTS) tests/site
 
-docs: test-docs                ## the site, in build/site
+docs: test-docs site           ## the site, in build/site, of pages whose code was run
+
+site: $(VENV)/.ready-dev $(VENV)/.ready-docs   ## the same without running their code
 	$(BIN)/python -m sphinx -b html -W --keep-going -q docs build/site
 	@echo "build/site/index.html"
 

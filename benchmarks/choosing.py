@@ -1,6 +1,6 @@
 """What σ₀ and λ do to a search: the default method, ten parameters, a few kinds of problems.
 
-    python -m benchmarks.choosing [--seeds 16] [--out docs/benchmarks/choosing.md]
+    python -m benchmarks.choosing [--seeds 12] [--out docs/benchmarks/choosing.md]
 
 σ₀ is given as a multiple of the distance from the start to the optimum, for each coordinate; λ as a multiple
 of the default. Evaluations are all that were spent, those of runs that did not arrive too, for each that did.
@@ -125,7 +125,7 @@ def table(first: str, columns: dict[str, tuple[float, float, Any]], rows: list[s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=16)
+    parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     sigmas = {f"{factor:g} ×": (factor, 1, 0) for factor in SIGMAS}

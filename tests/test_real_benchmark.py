@@ -111,9 +111,8 @@ def test_the_page_is_what_the_rows_say() -> None:
 
 def test_every_problem_has_its_words_and_its_page() -> None:
     for words in (PROBLEMS[problem] for problem in TASKS):
-        page = ROOT / "docs" / "benchmarks" / words.page.partition("#")[0]
-        assert "benchmarks/real.md" in page.read_text(encoding="utf-8"), page
-        assert not any(character.isdigit() for character in words.why), words.why
+        assert (ROOT / "docs" / "benchmarks" / words.page.partition("#")[0]).is_file(), words.page
+        assert not any(character.isdigit() for character in words.why), words.why  # those are the rows'
 
 
 def test_better_and_worse_are_told_in_words() -> None:

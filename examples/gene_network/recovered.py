@@ -44,11 +44,11 @@ def compare(problem: gene_network.GeneNetworkProblem, point: Any) -> Recovered:
 def sensitivities(problem: gene_network.GeneNetworkProblem) -> np.ndarray:
     """By how much the error grows along each of 60 directions from the true network, the steepest first.
 
-    Directions are the singular vectors of the derivatives of all relative errors; the unit is a step of the
-    search at its beginning, a quarter of each range.
+    Directions are the singular vectors of the derivatives of all relative errors, in quarters of the ranges.
     """
     space = Space(problem.parameters)
-    step = 1e-4 * np.array(space.start()["sigma0"], dtype=float)
+    bounds = space.start()["bounds"]
+    step = 1e-4 * (np.array(bounds.upper) - np.array(bounds.lower)) / 4
     middle = space.numbers(problem.true)
 
     def errors(x: np.ndarray) -> np.ndarray:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--evaluations", type=int, default=5000, help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
+    parser.add_argument("--first-step", type=float, help="as a part of each range (as fmnes has it)")
     parser.add_argument("--out", type=Path, help="a directory for gene_network.svg")
     given = parser.parse_args(arguments)
     problem = _problem(draws=given.out is not None)
@@ -38,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     began = time.process_time()
     result = fmnes.minimize(
         problem.fun,
-        problem.parameters,
+        with_step(problem.parameters, given.first_step),
         max_evaluations=given.evaluations,
         rng=given.seed,
         keep_evaluations=True,
@@ -65,6 +68,18 @@ def _problem(draws: bool) -> gene_network.GeneNetworkProblem:
         return gene_network.problem()
     except fmnes.errors.MissingExtra as error:
         raise SystemExit(f"gene_network: {error}") from None
+
+
+def with_step(parameters: Mapping[str, Any], part: float | None) -> dict[str, Any]:
+    """On a log scale the range and the step are factors."""
+    if part is None:
+        return dict(parameters)
+    if not part > 0:
+        raise SystemExit(f"--first-step: found {part:g}, wanted a part of each range, such as 0.25")
+    return {
+        name: replace(p, sigma=(p.upper / p.lower) ** part if p.log else part * (p.upper - p.lower))
+        for name, p in parameters.items()
+    }
 
 
 def _early(result: fmnes.Result) -> float:

@@ -50,7 +50,7 @@ def test_what_cannot_be_installed_is_named_with_the_line_to_type(tmp_path: Path)
     def install(*programs: str) -> subprocess.CompletedProcess[str]:
         command = [str(ROOT / "examples" / "install"), *programs]
         return subprocess.run(
-            command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False
+            command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=300, check=False
         )
 
     assert install("bash", "env").returncode == 0

@@ -24,6 +24,7 @@ ELSEWHERE = {
     "docs/jax.md": "tests/jax/test_docs.py",
     "docs/clusters.md": "tests/clusters/test_docs.py",
     "docs/programs.md": "tests/real/test_program_page.py",
+    "docs/airfoil.md": "tests/real/test_program_page.py",
 }
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
