@@ -1,15 +1,14 @@
-"""The picture and the figures of docs/lens.md.
+"""The figures of docs/lens.md; its picture is made by examples.lens.run.
 
-    python -m benchmarks.lens [--out docs/plots]
+    python -m benchmarks.lens
 
-The picture is the same with the same versions of fmnes, NumPy and matplotlib; times depend on the machine.
+Times depend on the machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,6 @@ from fmnes.problems.real import lens
 
 PROBLEMS = {"triplet": lens.triplet, "double_gauss": lens.double_gauss}
 GENERATIONS, SEEDS = 20, 10
-
-
-def picture() -> Any:
-    """A triplet before and after 5,000 evaluations."""
-    problem = lens.triplet()
-    result = fmnes.minimize(problem.fun, problem.parameters, vectorized=True, max_evaluations=5000, rng=0)
-    return lens.draw(problem.lens(problem.start), problem.lens(result.x))
 
 
 def share_of_failures(problem: lens.LensProblem, seed: int) -> float:
@@ -63,11 +55,7 @@ def milliseconds(problem: lens.LensProblem, n: int, times: int = 200) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("docs/plots"))
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "lens.svg").write_text(fmnes.plots.as_svg(picture()) + "\n", encoding="utf-8")
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     for name, make in PROBLEMS.items():
         problem = make()
         shares = [share_of_failures(problem, seed) for seed in range(SEEDS)]

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fmnes import problems
+from fmnes.search.ending import limit_reached
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DXNESIC, FMNES
 
@@ -63,7 +64,7 @@ def evaluations(case: Case) -> float:
         target=1e-10,
         max_evaluations=5_000_000,
     )
-    while opt.limit_reached() is None:
+    while limit_reached(opt) is None:
         opt.tell(problem.fun(opt.ask()))
     return opt.evaluations if opt.best.fun <= 1e-10 else math.nan
 

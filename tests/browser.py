@@ -38,7 +38,7 @@ OPTIONS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds for an answer; the machine may be busy with other tests."""
 
 CONTRAST = 4.5
@@ -86,7 +86,7 @@ class Page:
             raise RuntimeError(_described(said["exceptionDetails"]))
         return said["result"].get("value")
 
-    def wait_for(self, script: str, seconds: float = 10.0) -> Any:
+    def wait_for(self, script: str, seconds: float = 240.0) -> Any:
         """The value of an expression once it is true."""
         deadline = time.monotonic() + seconds
         while not (value := self.evaluate(script)):

@@ -8,8 +8,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
-def through(names: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> Any:
-    """A decorator: the test is called once for each row, whose values it takes by these names."""
+def through(names: str | tuple[str, ...], rows: Iterable[Any]) -> Any:
+    """A decorator: the test is called once for each row, whose values it takes by these names.
+
+    With one name a row is its value.
+    """
+    if isinstance(names, str):
+        names, rows = (names,), [(value,) for value in rows]
     rows = list(rows)
 
     def decorate(test: Callable[..., None]) -> Any:

@@ -30,6 +30,8 @@ from fmnes import (
     habits,
     minimize,
 )
+from fmnes.evaluation.programs.runnable import check_runnable
+from tests.rows import through
 
 nan, inf = math.nan, math.inf
 
@@ -265,7 +267,7 @@ def pattern(argument: str, found: str, wanted: str) -> str:
     return rf"(?s)^{argument}.*found.*{found}.*{wanted}"
 
 
-@pytest.mark.parametrize(("change", "argument", "found", "wanted"), BAD.values(), ids=BAD)
+@through(("change", "argument", "found", "wanted"), BAD.values())
 def test_the_optimizer_refuses(change: dict[str, Any], argument: str, found: str, wanted: str) -> None:
     arguments = {"x0": [1.0, 2.0], "sigma0": 0.5, **change}
     with pytest.raises(ArgumentError, match=pattern(argument, found, wanted)) as caught:
@@ -274,10 +276,9 @@ def test_the_optimizer_refuses(change: dict[str, Any], argument: str, found: str
     assert "wanted" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@through(
     ("change", "argument", "found", "wanted"),
     [*BAD.values(), *ONLY_MINIMIZE.values()],
-    ids=[*BAD, *ONLY_MINIMIZE],
 )
 def test_minimize_refuses_before_anything_is_evaluated(
     change: dict[str, Any], argument: str, found: str, wanted: str
@@ -325,9 +326,7 @@ SETTINGS: dict[str, tuple[Any, dict[str, Any], str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("settings", "change", "argument", "found", "wanted"), SETTINGS.values(), ids=SETTINGS
-)
+@through(("settings", "change", "argument", "found", "wanted"), SETTINGS.values())
 def test_settings_refuse(
     settings: Any, change: dict[str, Any], argument: str, found: str, wanted: str
 ) -> None:
@@ -358,7 +357,7 @@ def test_what_is_unusual_but_right_is_taken() -> None:
     assert len(Optimizer([1.0, 2.0], 0.5, bounds=[(1.0, 3.0), (2.0, 2.5)], rng=1).ask()) > 0  # on a bound
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 5, 10, 40, 100])
+@through("d", [1, 2, 3, 5, 10, 40, 100])
 def test_the_default_population_is_even_for_every_method(d: int) -> None:
     size = 4 + math.floor(3 * math.log(d))
     for method in ("fm-nes", "dx-nes-ic", "xnes", "cma-es"):
@@ -397,7 +396,7 @@ HABITS = {
 }
 
 
-@pytest.mark.parametrize("name", HABITS)
+@through("name", HABITS)
 def test_what_others_call_an_option_is_told_in_our_words(name: str) -> None:
     calls: list[Any] = []
     with pytest.raises(ArgumentError, match=rf"^minimize: found the option '{name}', {HABITS[name]}"):
@@ -455,7 +454,7 @@ def test_a_whole_float_is_a_whole_number(tmp_path: Path) -> None:
             minimize(fun, [1.0, 2.0], 0.5, max_evaluations=wrong)
 
 
-@pytest.mark.parametrize("name", fmnes.__all__)
+@through("name", fmnes.__all__)
 def test_help_shows_no_addresses(name: str) -> None:
     text = pydoc.plain(pydoc.render_doc(getattr(fmnes, name)))
     assert len(text) > 100 and " at 0x" not in text
@@ -466,8 +465,8 @@ def test_help_says_that_an_option_is_left_as_it_was() -> None:
     assert "= <not given>" in pydoc.plain(pydoc.render_doc(Optimizer))
 
 
-@pytest.mark.parametrize("bad", ["text", [[1.0, 2.0], [3.0]], [[1j, 0], [0, 1]]])
-@pytest.mark.parametrize("settings", [FMNES, XNES])
+@through("bad", ["text", [[1.0, 2.0], [3.0]], [[1j, 0], [0, 1]]])
+@through("settings", [FMNES, XNES])
 def test_a_b0_that_is_no_matrix_of_numbers(settings: Any, bad: Any) -> None:
     with pytest.raises(ArgumentError, match="B0"):
         Optimizer([1.0, 2.0], 0.5, method=settings(B0=bad))
@@ -610,11 +609,11 @@ def test_resume_refuses_in_our_words_and_leaves_the_run_alone(argument: str, tmp
             raise AssertionError(f"{argument} = {name}: {type(error).__name__}: {error}") from error
 
 
-@pytest.mark.parametrize("argument", inspect.signature(fmnes.Command).parameters)
+@through("argument", inspect.signature(fmnes.Command).parameters)
 def test_a_command_refuses_in_our_words(argument: str) -> None:
     for name, value in HOSTILE.items():
         try:
-            fmnes.Command(**{"argv": ["/bin/echo", "1"], argument: value}).check(2)
+            check_runnable(fmnes.Command(**{"argv": ["/bin/echo", "1"], argument: value}), 2)
         except ArgumentError as error:
             assert len(str(error)) < 600, name
         except Exception as error:

@@ -22,6 +22,7 @@ from fmnes.benchmark.search.table import Cell, Honesty, honesty, ratio, summaris
 from fmnes.benchmark.search.trial import Key, Trial, run_trial
 from fmnes.cli.problem_file import read_problem
 from fmnes.cli.problems import template_files
+from tests.rows import through
 
 CASES = [(name, d) for name in suite.PROBLEMS for d in (2, 3, 5, 10) if suite.has(name, d)]
 FREE = {"sphere", "ellipsoid", "rosenbrock", "cigar", "noisy-sphere", "noisy-ellipsoid"}
@@ -41,7 +42,7 @@ def around_the_optimum(p: Problem, instance: int) -> np.ndarray:
 # -- problems ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "d"), CASES)
+@through(("name", "d"), CASES)
 def test_the_optimum_is_the_optimum(name: str, d: int) -> None:
     for instance in range(3):
         p = suite.get(name, d, instance)
@@ -57,7 +58,7 @@ def test_the_optimum_is_the_optimum(name: str, d: int) -> None:
         assert np.isinf(values).any() == fails
 
 
-@pytest.mark.parametrize("name", suite.PROBLEMS)
+@through("name", suite.PROBLEMS)
 def test_a_problem_is_the_same_every_time_and_another_for_another_instance(name: str) -> None:
     d = 3 if suite.has(name, 3) else 40
     one, same, other = (suite.get(name, d, instance) for instance in (4, 4, 5))
@@ -332,11 +333,11 @@ def test_an_interrupted_run_goes_on_to_the_same_page(tmp_path: Path) -> None:
         text=True,
     )
     runs = tmp_path / "torn" / "evaluations.csv"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and (not runs.exists() or len(runs.read_text().splitlines()) < 3):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=30)
+    output, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
     assert "the same command goes on" in output
     before = runs.read_text()

@@ -13,6 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fmnes
 from fmnes import CMAES, ArgumentError, Bounds, Optimizer, Resampling, StopReason, minimize, resume
+from fmnes.search.ending import redraws_failed
+from tests.rows import through
 from tests.variants import METHODS, ONE_OF_EACH
 
 INF = math.inf
@@ -46,7 +48,7 @@ ALL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("bounds", TWO.values(), ids=TWO)
+@through("bounds", TWO.values())
 def test_bounds_of_each_coordinate(bounds: Any) -> None:
     bounds = bounds() if callable(bounds) else bounds
     found = Optimizer([0.5, 2.0], 0.5, bounds=bounds).bounds
@@ -55,7 +57,7 @@ def test_bounds_of_each_coordinate(bounds: Any) -> None:
     assert_array_equal(found.upper, [1, 10])
 
 
-@pytest.mark.parametrize("bounds", ALL.values(), ids=ALL)
+@through("bounds", ALL.values())
 def test_bounds_of_all_coordinates(bounds: Any) -> None:
     found = Optimizer([0.5, 2.0], 0.5, bounds=bounds).bounds
     assert found is not None
@@ -127,6 +129,15 @@ def test_the_start_is_the_centre_and_the_steps_a_quarter_of_the_widths(bounds_as
     assert_array_equal(Optimizer(sigma0=0.1, **settings).mean, centre)
 
 
+@pytest.mark.parametrize("d", [1, 10, 11, 40, 1000])
+def test_in_more_than_ten_dimensions_the_first_points_lie_as_far_away_as_in_ten(d: int) -> None:
+    named = Optimizer({f"x{i}": fmnes.Real(2.0, 10.0) for i in range(d)})
+    for search in (Optimizer(bounds=[(2.0, 10.0)] * d), named):
+        step = np.unique(search.sigma0).item()
+        assert step == pytest.approx(2.0 if d <= 10 else 2.0 * (10 / d) ** 0.5, rel=1e-15)
+    assert np.unique(Optimizer({f"x{i}": fmnes.Real(2.0, 10.0, sigma=2.0) for i in range(d)}).sigma0) == 2.0
+
+
 def test_minimize_needs_nothing_but_bounds() -> None:
     result = minimize(lambda x: (x[0] - 0.2) ** 2 + (x[1] - 11) ** 2, bounds=[(0, 1), (2, 10)], rng=1)
     assert result.success
@@ -165,7 +176,7 @@ def test_all_that_is_seen_is_inside(method: Any, sigma0: Any) -> None:
         size = opt.view().population_size
         X = opt.ask()
         assert len(X) and inside(X)
-        if not opt.resamples:
+        if not redraws_failed(opt):
             assert len(X) == size  # nothing is lost to the bounds
         opt.tell(wild(X))
         assert inside(opt.mean) and inside(opt.view().mean) and inside(opt.result().x_mean)
@@ -265,8 +276,8 @@ def test_a_start_in_a_corner_leaves_it(x0: list[float]) -> None:
 # -- the distribution in the user's space -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("generations", [0, 6, 12])
-@pytest.mark.parametrize("method", ["fm-nes", "cma-es"])
+@through("generations", [0, 6, 12])
+@through("method", ["fm-nes", "cma-es"])
 def test_the_covariance_is_that_of_the_points(method: str, generations: int) -> None:
     opt = Optimizer([0.3, 1.0, 2.0, 0.0], [0.2, 0.4, 0.3, 1.0], bounds=START["bounds"], rng=1, method=method)
     for _ in range(generations):

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from fmnes import Bounds
 from fmnes.bounds import read_bounds
 from fmnes.search.box import LAYER, START_INSIDE, Box
+from tests.rows import through
 
 INF = np.inf
 MAX = np.finfo(float).max
@@ -113,7 +114,7 @@ def test_every_x_inside_has_a_preimage_and_one_on_a_bound_is_moved_in(name: str,
     assert_allclose(box.onto(y), [wanted], rtol=1e-9, atol=1e-14 * size)
 
 
-@pytest.mark.parametrize("name", ["unit", "off zero", "negative", "tiny", "lower", "upper"])
+@through("name", ["unit", "off zero", "negative", "tiny", "lower", "upper"])
 def test_the_map_and_its_slope_are_continuous(name: str) -> None:
     interval = INTERVALS[name]
     a = layer_of(*interval)
@@ -150,7 +151,7 @@ def test_without_a_bound_nothing_is_mapped() -> None:
     assert box.onto(y) is y
 
 
-@pytest.mark.parametrize("name", [name for name in INTERVALS if name != "open"])
+@through("name", [name for name in INTERVALS if name != "open"])
 def test_a_start_on_a_bound_is_inside_and_can_move(name: str) -> None:
     box = box_of(INTERVALS[name])
     for bound in INTERVALS[name][:2]:
@@ -163,8 +164,8 @@ def test_a_start_on_a_bound_is_inside_and_can_move(name: str) -> None:
                 assert box.onto(y + 0.1 * box.table[4] / box.table[0]) != x
 
 
-@pytest.mark.parametrize("mean", [0.5, 0.05, -0.1, -0.4, 1.13, 7.2])
-@pytest.mark.parametrize("deviation", [1e-3, 0.05, 0.3, 1.0])
+@through("mean", [0.5, 0.05, -0.1, -0.4, 1.13, 7.2])
+@through("deviation", [1e-3, 0.05, 0.3, 1.0])
 def test_the_covariance_is_that_of_samples(mean: float, deviation: float) -> None:
     box = box_of((0.0, 1.0, 0.3), (0.0, INF, 0.3), (-INF, 1.0, 0.3), (-INF, INF, 1.0))
     correlations = 0.2 * np.ones((4, 4)) + 0.8 * np.eye(4)

@@ -245,7 +245,7 @@ def test_saving_replaces_the_file_and_leaves_nothing_beside_it(tmp_path: Path) -
 def in_subprocess(code: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(fmnes.__file__).parent.parent)}
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a limit on file sizes")

@@ -25,6 +25,7 @@ from fmnes.benchmark.coco.study import chosen_functions, coco, numbers
 from fmnes.cli import app
 from fmnes.errors import ArgumentError, FmnesError
 from fmnes.run.minimize import minimize
+from tests.rows import through
 
 cocoex = pytest.importorskip("cocoex")
 
@@ -139,7 +140,7 @@ def test_groups_name_every_function_once() -> None:
         assert suite.dimensions == tuple(cocoex.Suite(name, "instances: 1", "function_indices: 1").dimensions)
 
 
-@pytest.mark.parametrize(
+@through(
     ("method", "case"),
     [
         ("fm-nes", SPHERE),
@@ -150,7 +151,6 @@ def test_groups_name_every_function_once() -> None:
         ("cmawm", CASES[3]),
         ("random", CASES[3]),
     ],
-    ids=str,
 )
 def test_a_run_repeats_and_keeps_to_its_budget(method: str, case: Case) -> None:
     one, two = run_job(case, method, 60), run_job(case, method, 60)
@@ -212,11 +212,11 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     for count, number in ((2, signal.SIGINT), (3, signal.SIGKILL)):
         command = [sys.executable, "-m", "fmnes.benchmark.coco", *arguments(tmp_path, budget=400)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while len(lines(tmp_path)) < count and time.monotonic() < deadline:
             time.sleep(0.002)
         process.send_signal(number)
-        said, _ = process.communicate(timeout=30)  # until every process that could write has gone
+        said, _ = process.communicate(timeout=300)  # until every process that could write has gone
         assert process.returncode == (130 if number == signal.SIGINT else -number)
         assert ("the same command goes on" in said) == (number == signal.SIGINT)
     kept = lines(tmp_path)

@@ -420,8 +420,8 @@ def test_ties_stand_in_the_order_of_sampling(strategy: Any, d: int, lam: int) ->
 ONE_RULE = {name: STRATEGIES[name] for name in ("fm-nes", "xnes", "cma-es 2016", "cr-fm-nes")}
 
 
-@pytest.mark.parametrize("lam", [4, 6, 8, 12, 16, 40, 100])
-@pytest.mark.parametrize("strategy", ONE_RULE.values(), ids=ONE_RULE)
+@through("lam", [4, 6, 8, 12, 16, 40, 100])
+@through("strategy", ONE_RULE.values())
 def test_ranking_is_the_literal_lexicographic_sort(strategy: Any, lam: int) -> None:
     """On generations full of ties, failures and equal distances; read off from the step that is made."""
     rng = np.random.default_rng(lam)
@@ -523,8 +523,8 @@ def test_the_population_may_change_between_generations(strategy: Any, d: int, la
     assert valley(state.mean[None, :]) < valley(np.full((1, d), 2.0))
 
 
-@pytest.mark.parametrize("lam", [5, 7, 13])
-@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+@through("lam", [5, 7, 13])
+@through("strategy", STRATEGIES.values())
 def test_an_odd_population_is_refused_exactly_where_pairs_are_mirrored(strategy: Any, lam: int) -> None:
     if strategy.mirrored:
         with pytest.raises(ArgumentError, match=rf"population_size: found {lam}, wanted an even number"):
@@ -546,7 +546,7 @@ def literal_rank_weights(lam: int, parents_of: int | None = None) -> tuple[np.nd
     return np.array(raw), share - 1 / lam, float(1 / (share**2).sum())
 
 
-@pytest.mark.parametrize("lam", [2, 4, 6, 8, 16, 18, 40, 400])
+@through("lam", [2, 4, 6, 8, 16, 18, 40, 400])
 def test_weights_sum_to_zero_and_are_the_papers(lam: int) -> None:
     weights = rank_weights(lam)
     raw, centred, mu_eff = literal_rank_weights(lam)
@@ -558,7 +558,7 @@ def test_weights_sum_to_zero_and_are_the_papers(lam: int) -> None:
     rng = np.random.default_rng(lam)
     for alpha in (0.0, 0.5, 3.0, 10.0):
         norms = np.abs(rng.normal(30, 10, lam // 2))
-        w = distance_weights(weights, rng.permutation(lam), norms**2, alpha, 30.0, np)
+        w = distance_weights(weights, rng.permutation(lam), norms**2, alpha, 30.0, NUMPY)
         assert abs(w.sum()) < 1e-13
         assert w.min() == pytest.approx(-1 / lam)
 
@@ -574,7 +574,7 @@ NORMALISED = {
 }
 
 
-@table(NORMALISED, [(2, 12), (5, 8), (13, 12), (13, 56)])
+@table(NORMALISED, [(2, 12), (5, 8), (13, 56)])
 def test_the_determinant_of_the_shape_stays_one(strategy: Any, d: int, lam: int) -> None:
     # Down a slope, so that axes expand; then a border that lies across it.
     def slope(x: np.ndarray) -> np.ndarray:
@@ -583,7 +583,7 @@ def test_the_determinant_of_the_shape_stays_one(strategy: Any, d: int, lam: int)
     for fun in (slope, cut_valley):
         checked = 0
         # From the first update on: the random direction that CR-FM-NES starts with is not normalised.
-        for state in drive(strategy, d, lam, fun, generations=200)[1::10]:
+        for state in drive(strategy, d, lam, fun, generations=100)[1::10]:
             shape = strategy.covariance(state) / state.sigma**2
             condition = np.linalg.cond(shape)
             if condition < 1e10:
@@ -898,7 +898,7 @@ def test_a_point_outside_the_bounds_is_a_failed_one(strategy: Any, d: int, lam: 
     assert bounded.n_infeasible == 0 < free.n_infeasible
 
 
-@pytest.mark.parametrize(
+@through(
     ("share", "log_ratio", "growth"),
     [(1, 9, 1), (0.5, 0, 1), (0.5, 1, math.sqrt(2)), (0.5, 2, 2), (0.5, 9, 2), (0.25, 9, 4), (0.05, 9, 4)],
 )

@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 import fmnes
+from tests.rows import through
 
 SOURCE = Path(fmnes.__file__).parent
 #: Without what `fmnes init` writes, which is no part of ours.
@@ -23,7 +24,7 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py") if "templates" not in pat
 def in_fresh_interpreter(code: str) -> str:
     environment = {"PYTHONPATH": str(SOURCE.parent), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, env=environment
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -233,7 +234,7 @@ def test_the_contract_names_are_there() -> None:
     assert {*contract.split(), "Infeasible", "Lost", "LOST"} <= set(fmnes.__all__)
 
 
-@pytest.mark.parametrize("name", fmnes.__all__)
+@through("name", fmnes.__all__)
 def test_every_public_name_has_a_docstring(name: str) -> None:
     value = getattr(fmnes, name)
     doc = inspect.getdoc(value)

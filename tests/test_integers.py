@@ -21,6 +21,7 @@ from fmnes.search.margin import margin
 from fmnes.search.memory import Memory
 from tests import variants
 from tests.reference.margin import margin as literal_margin
+from tests.rows import through
 
 # -- the grid ---------------------------------------------------------------------------------------------
 
@@ -33,7 +34,7 @@ def all_values(grid: Grid) -> list[float]:
     return [float(grid.value(np.array([k]))[0]) for k in range(int(grid.first[0]), int(grid.last[0]) + 1)]
 
 
-@pytest.mark.parametrize(
+@through(
     ("width", "lower", "upper", "values"),
     [
         (1, 0, 3, [0, 1, 2, 3]),
@@ -98,7 +99,7 @@ def test_real_coordinates_are_untouched() -> None:
     assert not grid.covers_all
 
 
-@pytest.mark.parametrize(
+@through(
     ("given", "wanted"),
     [
         (None, None),
@@ -118,7 +119,7 @@ def test_integers_argument(given: Any, wanted: Any) -> None:
     assert (None if found is None else found.tolist()) == wanted
 
 
-@pytest.mark.parametrize(
+@through(
     ("given", "says"),
     [
         ([True], "1 entries"),
@@ -156,8 +157,8 @@ def test_bounds_too_narrow_for_the_grid(width: float, lower: float, upper: float
 # -- the margin -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("alpha", [1 / 8, 1 / 80, 1 / 4000])
-@pytest.mark.parametrize(("width", "lower", "upper"), [(1, 0, 1), (1, -2, 3), (0.25, 0, 2), (3, -6, 6)])
+@through("alpha", [1 / 8, 1 / 80, 1 / 4000])
+@through(("width", "lower", "upper"), [(1, 0, 1), (1, -2, 3), (0.25, 0, 2), (3, -6, 6)])
 def test_margin_is_the_papers(width: float, lower: float, upper: float, alpha: float) -> None:
     rng = np.random.default_rng(3)
     n = 400
@@ -490,8 +491,8 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.nfev == len(fun.points) > len(set(fun.points))
 
 
-@pytest.mark.parametrize("name", ["memory.x", "memory.f", "scale", "integers"])
-@pytest.mark.parametrize("damage", [np.inf, -1.0, "shape", "gone"])
+@through("name", ["memory.x", "memory.f", "scale", "integers"])
+@through("damage", [np.inf, -1.0, "shape", "gone"])
 def test_a_damaged_file_is_refused(name: str, damage: Any) -> None:
     opt = Optimizer(**DISCRETE, rng=1)
     opt.tell(discrete(opt.ask()))

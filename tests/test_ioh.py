@@ -15,6 +15,7 @@ import pytest
 
 import fmnes
 from fmnes.integrations.ioh import Algorithm
+from tests.rows import through
 
 _numbers = itertools.count()
 
@@ -196,7 +197,7 @@ def test_an_experiment_repeats_itself(tmp_path: Path, monkeypatch: pytest.Monkey
     assert first == bests("second")
 
 
-@pytest.mark.parametrize(
+@through(
     ("settings", "word"),
     [
         ({"workers": 2}, "found the option 'workers'"),
@@ -220,5 +221,5 @@ def test_what_is_no_problem_is_refused() -> None:
 
 def test_without_ioh_the_install_line_is_named() -> None:
     code = "import sys; sys.modules['ioh'] = None; import fmnes.integrations.ioh"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and 'pip install "fmnes[ioh]"' in done.stderr

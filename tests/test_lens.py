@@ -7,7 +7,6 @@ import json
 import pickle
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from fmnes.problems.real import lens
 from fmnes.problems.real.lens import drawing, glass, merit, paraxial, pupil
 from fmnes.problems.real.lens.merit import REASONS
 from fmnes.problems.real.lens.tracing import Floats, Lenses, Rays, trace
+from tests.rows import through
 
 RAYS = Path(__file__).parent / "data" / "lens-rays.npz"
 BOTH = pytest.mark.parametrize("make", [lens.triplet, lens.double_gauss])
@@ -149,7 +149,7 @@ def test_a_surface_is_the_near_half_of_its_sphere(y: float, l: float, m: float, 
 
 def test_the_reference_rays_can_be_made_anew(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.lens_rays", "--out", str(tmp_path / "rays.npz")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=RAYS.parents[2])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=RAYS.parents[2])
     try:
         import optiland  # noqa: F401
     except ModuleNotFoundError:
@@ -270,17 +270,6 @@ def test_a_larger_lens_has_larger_spots_and_no_other_difference() -> None:
     assert large.parameters["c1"].upper == 0.05 and large.parameters["t1"].upper == 16
 
 
-def test_a_generation_takes_less_than_0_3_ms_a_lens() -> None:
-    for problem in (lens.triplet(), lens.double_gauss()):
-        points = np.tile(list(problem.known.values()), (12, 1))
-        times = []
-        for _ in range(40):
-            began = time.perf_counter()
-            problem.fun(points)
-            times.append(time.perf_counter() - began)
-        assert min(times) / 12 < 0.3e-3
-
-
 # -- failures ---------------------------------------------------------------------------------------------
 
 #: What is not said is a flat plate.
@@ -307,7 +296,7 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("reason", FAILING)
+@through("reason", FAILING)
 def test_a_lens_fails_with_its_reason(reason: str) -> None:
     problem = lens.triplet()
     plates = problem.start | dict.fromkeys(problem.form.curvatures, 0.0)
@@ -491,7 +480,7 @@ def test_a_start_that_cannot_be_traced_is_said_so() -> None:
     assert problem.parameters["c1"].start == 1 / 22.01359
 
 
-@pytest.mark.parametrize(
+@through(
     ("points", "message"),
     [
         (np.zeros(9), r"points: found shape \(9,\), wanted \(10,\) or \(n, 10\)"),
@@ -508,7 +497,7 @@ def test_points_of_another_form_are_refused(points: Any, message: str) -> None:
         lens.triplet().fun(points)
 
 
-@pytest.mark.parametrize(
+@through(
     ("settings", "message"),
     [
         ({"focal_length": 0}, "focal_length: found 0, wanted a positive number"),
@@ -621,7 +610,7 @@ try:
 except fmnes.MissingExtra as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert 'pip install "fmnes[plot]"' in done.stdout, done.stderr
 
 
@@ -634,7 +623,7 @@ assert not any(name.startswith("fmnes.problems.real") for name in sys.modules)
 fmnes.problems.real.lens.triplet()
 print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout))
     assert loaded - set(sys.stdlib_module_names) <= {"fmnes", "numpy"}

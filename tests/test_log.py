@@ -24,6 +24,7 @@ from fmnes.storage import rows
 from fmnes.storage.atomic import file_system_type, is_network, on_network
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import Key, x_hash
+from tests.rows import through
 
 X = np.linspace(-1, 1, 20)
 
@@ -49,7 +50,7 @@ def fill(log: EvaluationLog) -> None:
                 key, outcome = (0, generation, slot, 0, 1), Outcome("value", 7.0)
             else:
                 outcome = Outcome("value", float(10 * slot - generation))
-            log.record(key, outcome, x, 1000.0 + generation, 0.5, worker="w1")
+            log.record(key, outcome, x, 1000.0 + generation, 0.5)
 
 
 # -- what goes in comes out -------------------------------------------------------------------------------
@@ -157,7 +158,7 @@ def test_summary_and_failures(path):
     }
     assert (summary.started, summary.ended) == (1000.0, 1002.5)
     assert summary.best.key == Key(0, 2, 0) == (0, 2, 0, 0, 0)
-    assert (summary.best.outcome.value, summary.best.worker) == (-2.0, "w1")
+    assert summary.best.outcome.value == -2.0
     np.testing.assert_array_equal(summary.best.x, X)
     failed = list(log.infeasible())
     assert [(row.outcome.reason, row.outcome.detail) for row in failed] == [
@@ -379,7 +380,7 @@ broken line
 """
 
 
-@pytest.mark.parametrize(
+@through(
     ("path", "kind", "network"),
     [
         ("/var/run1", "ext4", False),
@@ -610,7 +611,7 @@ def everything(path: Path, read_only: bool) -> dict[tuple[int, ...], tuple[Outco
         log.close()
 
 
-def test_a_thousand_mutations():  # in memory where there is such a thing: a disk would take its time
+def test_hundreds_of_mutations():  # in memory where there is such a thing: a disk would take its time
     """Of a log at rest and of one that was killed: it reads back exactly as far as it goes, or is refused."""
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory(dir=memory) as directory:
@@ -633,7 +634,7 @@ def test_a_thousand_mutations():  # in memory where there is such a thing: a dis
         at_rest = {"log": path.read_bytes()}
 
         order, refused, shortened = list(written), 0, 0
-        for seed in range(1000):
+        for seed in range(500):
             rng = random.Random(seed)
             files = dict(rng.choice([killed, at_rest]))
             name = rng.choice(list(files))
@@ -650,8 +651,8 @@ def test_a_thousand_mutations():  # in memory where there is such a thing: a dis
             assert list(found) == order[: len(found)], seed
             assert all(found[key] == written[key] for key in found), seed
             shortened += len(found) < len(order)
-        assert refused > 300
-        assert shortened > 50
+        assert refused > 150
+        assert shortened > 25
 
 
 # -- kill -9 and a full disk ------------------------------------------------------------------------------
@@ -761,7 +762,7 @@ print("whole" if written > 20 else written)
 
 def test_a_file_that_cannot_grow(path):
     done = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, path, "limit"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", FULL_DISK, path, "limit"], capture_output=True, text=True, timeout=300
     )
     message, last = done.stdout.splitlines()
     assert "could not be written (disk I/O error)" in message, done
@@ -773,14 +774,14 @@ def test_a_full_disk(tmp_path):
     command = f'mount -t tmpfs -o size=400k none "{tmp_path}" && exec "$@"'
     unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", command, "sh"]
     try:
-        subprocess.run([*unshare, "true"], check=True, capture_output=True, timeout=60)
+        subprocess.run([*unshare, "true"], check=True, capture_output=True, timeout=300)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("may not mount a file system here")
     done = subprocess.run(
         [*unshare, sys.executable, "-c", FULL_DISK, tmp_path / "log", "disk"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     message, last = done.stdout.splitlines()
     assert "could not be written (database or disk is full)" in message, done

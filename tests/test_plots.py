@@ -331,7 +331,7 @@ try:
 except fmnes.MissingExtra as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert 'pip install "fmnes[plot]"' in done.stdout, done.stderr
 
 
@@ -342,7 +342,7 @@ result = fmnes.minimize(lambda x: float(x @ x), [1.0, 2.0], 0.5, rng=1, max_eval
 fmnes.plots.as_svg(fmnes.plots.convergence(result))
 assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 # -- words, and SVG ---------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from fmnes import ArgumentError, Integer, Optimizer, Real
 from fmnes.cli import app
 from fmnes.cli.problem_file import PROGRAM, RUN, TOP, make_problem, parse_parameter, read_problem
 from fmnes.parameters import KEYS, OLD_KEYS
+from tests.rows import through
 
 ROOT = Path(__file__).parents[1]
 
@@ -197,7 +198,7 @@ def test_without_parameters_there_is_nothing_to_search(tmp_path: Path) -> None:
 # -- parameters on the command line -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@through(
     ("text", "wanted"),
     [
         ("width=0.1..10,log", Real(0.1, 10, log=True)),
@@ -216,7 +217,7 @@ def test_a_parameter_of_the_command_line(text: str, wanted: Any) -> None:
     assert parse_parameter(text) == ("width", wanted)
 
 
-@pytest.mark.parametrize(
+@through(
     "text",
     ["", "width", "=1..2", "width=", "width=1", "width=1..2,3", "width=1,2,3", "width=1..x", "width=1,2,k"],
 )

@@ -151,8 +151,8 @@ def test_values_and_region_are_those_of_the_table(name: str, d: int, parameters:
     np.testing.assert_allclose(problem.fun(X), wanted, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("prefix", ["", "rotated-"])
-@pytest.mark.parametrize("name", [name for name in TABLE if TABLE[name][1] is not all_feasible])
+@through("prefix", ["", "rotated-"])
+@through("name", [name for name in TABLE if TABLE[name][1] is not all_feasible])
 def test_points_cover_both_sides(name: str, prefix: str) -> None:
     for n in (16, 60):
         feasible = problems.get(prefix + name, 40).is_feasible(points(prefix + name, 40, n, gap=1e-3))
@@ -247,8 +247,8 @@ def test_rotations_are_uniform_and_follow_the_seed() -> None:
     np.testing.assert_array_equal(default, starts[0] * 20)
 
 
-@pytest.mark.parametrize("prefix", ["", "rotated-"])
-@pytest.mark.parametrize("active", [0, 1, 3, 8])
+@through("prefix", ["", "rotated-"])
+@through("active", [0, 1, 3, 8])
 def test_the_active_optimum_is_the_constrained_minimum(active: int, prefix: str) -> None:
     d = 8
     problem = problems.get(f"{prefix}shifted-sphere-active", d, active=active)
@@ -317,7 +317,7 @@ def test_whole_numbers_do_not_overflow() -> None:
     assert problems.get("sphere", 1).fun(np.array([2**40])) == 2.0**80
 
 
-@pytest.mark.parametrize("name", problems.names())
+@through("name", problems.names())
 def test_problems_can_be_sent_to_a_worker(name: str) -> None:
     problem = problems.get(name, 5)
     X = points(name, 5)
@@ -338,13 +338,13 @@ def test_an_unknown_name_names_the_nearest_and_the_list(name: str, close: str) -
     assert all(known in message for known in problems.names())
 
 
-@pytest.mark.parametrize("name", ["", "rotated-", "rotated-rotated-sphere", None, 3, ["sphere"]])
+@through("name", ["", "rotated-", "rotated-rotated-sphere", None, 3, ["sphere"]])
 def test_what_is_not_a_name_is_refused(name: Any) -> None:
     with pytest.raises(ArgumentError, match="unknown problem"):
         problems.get(name)
 
 
-@pytest.mark.parametrize(
+@through(
     ("name", "parameters", "pattern"),
     [
         ("cigar", {"coeficient": 100}, "coeficient.*did you mean 'coefficient'"),

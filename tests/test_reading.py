@@ -172,7 +172,7 @@ fmnes.minimize(killed, [1.0, 1.0], 0.3, rng=1, run_dir=sys.argv[1])
 
 def test_a_run_that_was_killed(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    done = subprocess.run([sys.executable, "-c", KILLED, path], cwd=Path(__file__).parents[1], timeout=60)
+    done = subprocess.run([sys.executable, "-c", KILLED, path], cwd=Path(__file__).parents[1], timeout=300)
     assert done.returncode == -signal.SIGKILL
     for place in (path, Path(shutil.copytree(path, tmp_path / "copy"))):
         run = read_run(place)

@@ -23,6 +23,7 @@ from fmnes.records.writing import write, write_csv, write_json
 from fmnes.space import Space
 from fmnes.storage.batch import Batch, Tally
 from fmnes.storage.directory import RunDirectory
+from tests.rows import through
 
 SPACE = Space({"width": Real(0.1, 10, log=True), "a,b": Real(0, 1)})
 NASTY = 'first "line"\nsecond\r\nthird\r, 4\x00 =1+1 σ'
@@ -48,7 +49,7 @@ def batch(*outputs: dict[str, Any] | None, begin: int = 0, reason: str = "") -> 
 # -- columns ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@through(
     ("values", "dtype", "column"),
     [
         ([1, 2, 3], np.int64, [1, 2, 3]),
@@ -293,7 +294,7 @@ def export(*words: Any, code: str = "", **environment: str) -> subprocess.Comple
     return subprocess.run(
         [sys.executable, "-c", script, "export", *map(str, words)],
         capture_output=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, **environment},
     )
 
@@ -380,6 +381,9 @@ def test_export_of_what_is_no_run(tmp_path: Path) -> None:
 
 def test_a_reader_that_has_had_enough(run: Path) -> None:
     done = subprocess.run(
-        f"'{sys.executable}' -m fmnes export '{run}' | head -n 1", shell=True, capture_output=True, timeout=60
+        f"'{sys.executable}' -m fmnes export '{run}' | head -n 1",
+        shell=True,
+        capture_output=True,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (0, b"") and done.stdout.startswith(b"restart,")

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from fmnes import AFMNES, CMAES, FMNES, XNES
 from fmnes.strategies.fm_nes import DEPARTURES
 from tests import reference, variants
+from tests.rows import through
 
 TOLERANCE = 1e-9
 GENERATIONS = 60
@@ -128,8 +129,8 @@ def test_fm_nes_in_one_dimension(strategy: FMNES) -> None:
         assert_allclose(state.sigma, literal.sigma, rtol=TOLERANCE)
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize(("d", "population_size"), [(1, 4), (2, 6), (5, 7), (10, 10), (10, 25)])
+@through("problem", PROBLEMS)
+@through(("d", "population_size"), [(1, 4), (2, 6), (5, 7), (10, 10), (10, 25)])
 def test_xnes(problem: str, d: int, population_size: int) -> None:
     rng = np.random.default_rng([d, population_size])
     fun, start = PROBLEMS[problem]
@@ -179,8 +180,8 @@ def test_cma_es(problem: str, variant: str, d: int, population_size: int) -> Non
         assert_allclose(state.p_c, literal.p_c, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("failures", [False, True])
-@pytest.mark.parametrize("refresh", [None, 2, 7, 1000])
+@through("failures", [False, True])
+@through("refresh", [None, 2, 7, 1000])
 def test_a_refresh_does_not_change_the_distribution(refresh: int | None, failures: bool) -> None:
     """Between refreshes the frame is stale, but B stays B: whole generations later the same points come out.
 

@@ -69,7 +69,7 @@ class Runs:
 
     def __call__(self, kill: int = 0, stage: str = "") -> dict[str, Any]:
         command = [sys.executable, "-c", self._script, str(self._run), str(kill), stage]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if kill:
             assert done.returncode == -signal.SIGKILL, done.stderr
             return {}

@@ -12,6 +12,7 @@ import pytest
 from fmnes import ArgumentError, StopReason, View, minimize, resume
 from fmnes.result import Stop
 from fmnes.run.restarts import MAX_LARGE, Plan, Searched, next_search
+from tests.rows import through
 from tests.torture import differences, portrait, watching
 
 CONVERGED = Stop(StopReason.XTOL, "short steps")
@@ -115,7 +116,7 @@ def test_where_a_restart_begins(origin: Any) -> None:
         assert max(far) > 2.0 and all((np.abs(v.mean) <= 5.0).all() for v in begins)
 
 
-@pytest.mark.parametrize(
+@through(
     ("settings", "words"),
     [
         ({"restarts": "ipop"}, "restarts: found 'ipop'"),

@@ -22,6 +22,7 @@ import pytest
 import fmnes
 from fmnes.report.history import COLUMNS, History
 from fmnes.result import Best, Columns, Failure, Result, StopReason, View
+from tests.rows import through
 
 nan, inf = math.nan, math.inf
 
@@ -187,7 +188,7 @@ COURSES: dict[str, tuple[Any, bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", COURSES)
+@through("name", COURSES)
 def test_every_course_can_be_drawn(name: str) -> None:
     best, drawn = COURSES[name]
     html = empty(history=history_of(best))._repr_html_()

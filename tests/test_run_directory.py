@@ -637,7 +637,7 @@ for act in (lambda: fmnes.resume(sys.argv[1], square, max_evaluations=20),
     except fmnes.RunError as error:
         print("RunError", error)
 """
-    done = subprocess.run([sys.executable, "-c", script, run], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script, run], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     resumed, shown = done.stdout.splitlines()
     assert resumed.startswith("RunError")
@@ -671,6 +671,6 @@ with RunDirectory.create(sys.argv[1], {}) as run:
 
 
 def test_a_forked_child_does_not_touch_the_log(path):
-    subprocess.run([sys.executable, "-c", FORKS, path], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", FORKS, path], check=True, timeout=300)
     with RunDirectory.open(path) as run:
         assert run.log.count() == 2

@@ -136,7 +136,7 @@ def test_a_forked_child_is_never_a_second_driver(way: str, ending: str, tmp_path
         env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     want = fmnes.minimize(lambda x: float(x @ x), [1.0, 1.0], 0.5, rng=1, max_evaluations=60)
     assert done.returncode == 0, done.stderr

@@ -162,14 +162,13 @@ def test_a_history_that_does_not_fit_its_counts_is_refused(counts: list[int]) ->
 class SlowDirectory(RunDirectory):
     """A disk that takes 20 ms for a snapshot."""
 
-    written = 0
-
     def __init__(self) -> None:
-        pass
+        self.taken: list[float] = []
 
     def write_snapshot(self, *_: Any) -> None:
+        began = time.monotonic()
         time.sleep(0.02)
-        self.written += 1
+        self.taken.append(time.monotonic() - began)
 
 
 def test_snapshots_take_five_percent_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,9 +176,10 @@ def test_snapshots_take_five_percent_of_a_run(monkeypatch: pytest.MonkeyPatch) -
     directory, state = SlowDirectory(), RunState(fmnes.Optimizer([1.0, 2.0], 0.5, rng=1))
     snaps = Snapshots(directory)
     began = time.monotonic()
-    while (seconds := time.monotonic() - began) < 1.0:
+    while len(directory.taken) < 3:
         snaps.take(state)
-    assert directory.written > 1 and 0.02 * directory.written <= 0.05 * seconds + 0.02
+    seconds = time.monotonic() - began
+    assert sum(directory.taken[:2]) <= 0.05 * seconds
 
 
 # -- interrupted ------------------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_ctrl_c_while_a_snapshot_is_written(tmp_path: Path) -> None:
             [sys.executable, "-c", INTERRUPTED, str(tmp_path / str(i)), str(0.001 * i)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "INTERRUPTED\n", "")
 

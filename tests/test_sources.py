@@ -20,7 +20,10 @@ from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import process, sources
 from fmnes.evaluation.programs.environment import ONE_THREAD, environment_of, read_environment
 from fmnes.evaluation.programs.output import read_number
+from fmnes.evaluation.programs.runnable import check_runnable
+from fmnes.evaluation.programs.runner import run_once
 from fmnes.outcome import Outcome
+from tests.rows import through
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +35,7 @@ def in_a_directory_of_its_own(tmp_path, monkeypatch):
 
 
 def run(command: Command) -> Outcome:
-    return command.run(Task(np.array([2.0]), 0, 0))
+    return run_once(command, Task(np.array([2.0]), 0, 0))
 
 
 def prints(text: str | bytes, **settings: Any) -> Command:
@@ -64,7 +67,7 @@ REPORT = """
 # By a regular expression
 
 
-@pytest.mark.parametrize(
+@through(
     ("regex", "value"),
     [
         (r"CD =\s*(\S+)", 0.0125),  # the last match
@@ -84,7 +87,7 @@ def test_a_value_by_a_regular_expression(regex, value):
     )
 
 
-@pytest.mark.parametrize(
+@through(
     ("text", "number"),
     [
         ("1.5D+03", 1500.0),
@@ -108,7 +111,7 @@ def test_numbers_as_fortran_writes_them(text, number):
     assert read_number(text) == number
 
 
-@pytest.mark.parametrize(
+@through(
     ("text", "reason"),
     [
         (
@@ -219,7 +222,7 @@ def test_a_json_path_from_the_top_of_a_list():
     assert run(writes("[[1, 2], [3, 4.5]]", value={"file": "out.txt", "json": "[1][1]"})).value == 4.5
 
 
-@pytest.mark.parametrize(
+@through(
     ("path", "reason"),
     [
         ("drag.lift", "out.txt has no 'drag.lift'; instead of 'lift' there is {total, a b}"),
@@ -275,7 +278,7 @@ def test_a_file_that_is_missing_or_no_plain_file(more):
     assert run(prints("x", value=nested)).reason == "wrote no file 'a/out.txt'"
 
 
-@pytest.mark.parametrize(
+@through(
     ("source", "message"),
     [
         ({"regex": "CD = ("}, r"found 'CD = \(', which is no regular expression: missing \)"),
@@ -405,7 +408,7 @@ def test_a_text_and_another_ending():
     assert hung.reason == "timed out after 0.3 s"
 
 
-@pytest.mark.parametrize("texts", ["", "  ", [""], ["a", 3], 3, "x" * 1001, [" "]])
+@through("texts", ["", "  ", [""], ["a", 3], 3, "x" * 1001, [" "]])
 def test_texts_that_cannot_be_meant(texts):
     with pytest.raises(fmnes.ArgumentError, match=r"^fail_if: found"):
         Command(["/bin/echo", "1"], fail_if=texts)
@@ -428,7 +431,7 @@ def test_a_program_that_answers_and_dies_of_a_signal():
     assert run(silent).reason == "the regular expression 'CD' found nothing in the output; it is empty"
 
 
-@pytest.mark.parametrize("codes", [[-65], [256], [0, -1.0], ["-8"], [True], -8])
+@through("codes", [[-65], [256], [0, -1.0], ["-8"], [True], -8])
 def test_exit_codes_that_cannot_be_meant(codes):
     with pytest.raises(
         fmnes.ArgumentError, match=r"success_exit_codes: found .*or from -1 to -64 for signals"
@@ -490,7 +493,7 @@ def test_a_limit_that_cannot_be_set_ends_the_program(monkeypatch):
     assert not Path(f"/proc/{started[0]}").exists() and not os.listdir("../temporary")
 
 
-@pytest.mark.parametrize(
+@through(
     ("said", "size"),
     [
         ("2 GB", 2e9),
@@ -519,7 +522,7 @@ def test_a_limit_of_memory_elsewhere(monkeypatch):
     with pytest.raises(
         fmnes.ArgumentError, match="memory_limit: found 2000000000, wanted None: it needs Linux"
     ):
-        Command(["/bin/echo", "1"], memory_limit="2 GB").check()
+        check_runnable(Command(["/bin/echo", "1"], memory_limit="2 GB"))
 
 
 def test_a_program_has_one_thread_unless_told(monkeypatch):

@@ -14,6 +14,7 @@ import pytest
 import fmnes
 from fmnes import ArgumentError, Infeasible, Lost, ObjectiveError, Optimizer, StopReason, minimize, resume
 from fmnes.storage.directory import RunDirectory
+from tests.rows import through
 from tests.torture import differences, portrait, watching
 
 X0 = [1.0, 2.0, 3.0]
@@ -228,7 +229,7 @@ def test_it_is_saved_and_survives_a_restart(tmp_path: Path) -> None:
     assert loaded.best.fun == 0.01 and loaded.best.evaluation == 0
 
 
-@pytest.mark.parametrize(
+@through(
     ("known", "words"),
     [
         (None, "wanted pairs"),

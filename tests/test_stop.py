@@ -30,7 +30,7 @@ from tests import torture
 from tests.torture import SCENARIOS, Driver, Kill, bumpy, differences, portrait, watching
 
 #: The machine may be busy: a wish is seen within a second of a driver that gets its turn.
-PATIENCE = 20.0
+PATIENCE = 200.0
 
 
 def command_line(*words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -38,7 +38,7 @@ def command_line(*words: str | Path, **options: Any) -> subprocess.CompletedProc
         [sys.executable, "-m", "fmnes", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         **options,
     )
 
@@ -50,7 +50,7 @@ def finish(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return portrait(result, *seen)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 240.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it does not come to pass"
@@ -70,7 +70,7 @@ def asked_in_the_background(run: Path, when: threading.Event) -> Iterator[list[A
     answers: list[Answer] = []
 
     def ask() -> None:
-        assert when.wait(60)
+        assert when.wait(240)
         answers.append(ask_to_stop(run, 60))
 
     thread = threading.Thread(target=ask)
@@ -93,7 +93,7 @@ def test_a_run_stops_in_the_middle_of_a_long_evaluation_and_goes_on_bit_for_bit(
     with Driver(name, tmp_path) as driver:
         wait_until(asleep.exists)
         began = time.monotonic()
-        done = command_line("stop", driver.run, "--wait", "50")
+        done = command_line("stop", driver.run, "--wait", "200")
         assert time.monotonic() - began < PATIENCE
         assert (done.returncode, done.stderr) == (0, "")
         found = driver.finish()

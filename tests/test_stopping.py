@@ -24,6 +24,7 @@ from fmnes.search.stopping import (
     target_reached,
     values_settled,
 )
+from tests.rows import through
 from tests.variants import ONE_OF_EACH, STRATEGIES
 
 inf, nan = math.inf, math.nan
@@ -53,7 +54,7 @@ def recent(bests: Any = (), window: int = 5, **changes: Any) -> Recent:
 # -- one criterion at a time ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", [0.0, 1.0, -3.5, 1e-300, -1e300, 5e-324])
+@through("target", [0.0, 1.0, -3.5, 1e-300, -1e300, 5e-324])
 def test_target(target: float) -> None:
     assert target_reached(Best(np.zeros(1), target, 7), target).reason is StopReason.TARGET
     assert target_reached(Best(np.zeros(1), math.nextafter(target, -inf), 7), target)

@@ -18,9 +18,11 @@ import fmnes
 from fmnes import Command
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import inputs as inputs_module
+from fmnes.evaluation.programs.runnable import check_runnable
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.template import SomeNumber, parse_argument, parse_file
 from fmnes.outcome import Outcome
+from tests.rows import through
 
 POINT = {"width": 0.1 + 0.2, "layers": 7, "height": 1e-5}
 
@@ -40,7 +42,7 @@ def deck(text: str | bytes, name: str = "deck.inp.in") -> str:
 
 
 def evaluate(command: Command, point: dict[str, Any]) -> Outcome:
-    command.check(names=point)
+    check_runnable(command, names=point)
     evaluator = CommandEvaluator(command, named=lambda _: point)
     try:
         ((_, outcome),) = evaluator([Task(np.zeros(len(point)), 0, 0)])
@@ -61,7 +63,7 @@ def seen_by_program(point: dict[str, Any] = POINT, what: str = "deck.inp", **set
 # The language
 
 
-@pytest.mark.parametrize(
+@through(
     ("text", "filled"),
     [
         ("", ""),
@@ -111,7 +113,7 @@ def test_values_are_put_in_literally():
     assert parse_file("{here} {width}", "deck").fill(known) == "/a {width} \\1 %s 1.0"
 
 
-@pytest.mark.parametrize("form", ["s", "d", "12.5q", "99999", ".99999f", "1000000000000d", "\x01"])
+@through("form", ["s", "d", "12.5q", "99999", ".99999f", "1000000000000d", "\x01"])
 def test_a_format_that_does_not_fit(form):
     for text in (f"{{width:{form}}}", f"a\nb {{width:{form}}}"):
         with pytest.raises(
@@ -158,7 +160,7 @@ def test_paths_start_where_the_command_was_made(monkeypatch):
     monkeypatch.chdir("/")
     assert evaluate(command, POINT).value == 2.5
     with pytest.raises(fmnes.ArgumentError, match=r"templates: found no file 'deck.inp.in' in /, wanted"):
-        replace(command, here="/").check()
+        check_runnable(replace(command, here="/"))
 
 
 def test_a_template_for_standard_input():
@@ -199,12 +201,12 @@ def test_templates_are_read_once():
 
 def test_points_without_names():
     command = Command(["/bin/cat", "deck.inp"], templates=[deck("{x0}\n{x1:.1f}\n")])
-    command.check(2)
+    check_runnable(command, 2)
     assert command([1.0, 2.25]) == 2.2
     with pytest.raises(
         fmnes.ArgumentError, match=r"deck.inp.in, line 2: found \{x1:.1f\}, but points have 1"
     ):
-        command.check(1)
+        check_runnable(command, 1)
 
 
 def test_a_command_is_plain_data():
@@ -231,7 +233,7 @@ def test_a_command_is_plain_data():
 # Placeholders and parameters that do not fit
 
 
-@pytest.mark.parametrize(
+@through(
     ("text", "message"),
     [
         (
@@ -250,32 +252,32 @@ def test_a_command_is_plain_data():
         ("{{width}} {layers} {height}", "parameters: found 'width' in no placeholder"),
     ],
 )
-@pytest.mark.parametrize("argument", ["templates", "stdin"])
+@through("argument", ["templates", "stdin"])
 def test_a_deck_that_does_not_fit_the_parameters(text, message, argument):
     name = deck(text)
     command = Command(["/bin/echo", "1"], **{argument: [name] if argument == "templates" else name})
     with pytest.raises(fmnes.ArgumentError, match=message):
-        command.check(names=list(POINT))
+        check_runnable(command, names=list(POINT))
     with pytest.raises(fmnes.ArgumentError):
         fmnes.minimize(replace(command, names=list(POINT)), [1.0, 1.0, 1.0], 0.5, max_evaluations=2)
 
 
 def test_whole_numbers_are_known_where_a_point_is():
     command = Command(["/bin/echo", "{layers:d}", "{width}", "{height}"])
-    command.check(names=list(POINT))
-    command.check(names=POINT)
+    check_runnable(command, names=list(POINT))
+    check_runnable(command, names=POINT)
     with pytest.raises(fmnes.ArgumentError, match=r"argv: found \{layers:d\}, whose format does not fit 7.5"):
-        command.check(names={**POINT, "layers": 7.5})
+        check_runnable(command, names={**POINT, "layers": 7.5})
     with pytest.raises(fmnes.ArgumentError, match=r"argv: found \{layers:s\}"):
         Command(["/bin/echo", "{layers:s}"], names=["layers"])
 
 
 def test_all_parameters_at_once_need_no_placeholder():
-    Command(["/bin/cat", "{params}"], templates=[deck("{width}")]).check(names=list(POINT))
-    Command(["/bin/cat"], templates=[deck("{width} {params}")]).check(names=list(POINT))
-    Command(["/bin/cat"]).check(names=list(POINT))  # the JSON on standard input
+    check_runnable(Command(["/bin/cat", "{params}"], templates=[deck("{width}")]), names=list(POINT))
+    check_runnable(Command(["/bin/cat"], templates=[deck("{width} {params}")]), names=list(POINT))
+    check_runnable(Command(["/bin/cat"]), names=list(POINT))  # the JSON on standard input
     with pytest.raises(fmnes.ArgumentError, match=r"'layers' in no placeholder of argv, wanted \{layers\}"):
-        Command(["/bin/cat", "{width}", "{height}"]).check(names=list(POINT))
+        check_runnable(Command(["/bin/cat", "{width}", "{height}"]), names=list(POINT))
 
 
 @pytest.mark.parametrize("name", ["a b", "wing.span", "2nd", "a-b"])
@@ -283,17 +285,17 @@ def test_a_name_that_is_no_identifier(name):
     """In a deck its braces are the deck's own; in an argument, or as {params}, it is found."""
     command = Command(["/bin/echo", "1"], templates=[deck(f"{{{name}}} {{width}}")])
     with pytest.raises(fmnes.ArgumentError) as told:
-        command.check(names=["width", name])
+        check_runnable(command, names=["width", name])
     assert f"found {name!r} in no placeholder" in str(told.value)
     assert "wanted a name of letters, digits and _, or {params}" in str(told.value)
-    Command(["/bin/echo", f"{{{name}}}"]).check(names=[name])
-    replace(command, argv=["/bin/echo", "{params}"]).check(names=["width", name])
+    check_runnable(Command(["/bin/echo", f"{{{name}}}"]), names=[name])
+    check_runnable(replace(command, argv=["/bin/echo", "{params}"]), names=["width", name])
 
 
 def test_a_name_that_is_taken():
     for name in ("here", "params", "results"):
         with pytest.raises(fmnes.ArgumentError, match=f"parameters: found the name '{name}', which is taken"):
-            Command(["/bin/echo", "1"]).check(names=["a", name])
+            check_runnable(Command(["/bin/echo", "1"]), names=["a", name])
 
 
 # Templates that are none
@@ -319,13 +321,13 @@ def test_a_template_that_is_none(monkeypatch):
     }.items():
         for argument, given in (("templates", [name]), ("stdin", name)):
             command = Command(["/bin/echo", "1"], **{argument: given})
-            for attempt in (command.check, lambda c=command: c([0.0]), lambda c=command: CommandEvaluator(c)):
+            for attempt in (check_runnable, lambda c: c([0.0]), CommandEvaluator):
                 with pytest.raises(fmnes.ArgumentError, match=re.escape(f"{argument}: {message}")):
-                    attempt()
+                    attempt(command)
     assert not os.listdir("../temporary")
 
 
-@pytest.mark.parametrize(
+@through(
     ("settings", "message"),
     [
         ({"templates": ["a/deck.in", "b/deck.in"]}, "templates: found 'b/deck.in' beside 'a/deck.in'"),
@@ -383,7 +385,7 @@ def test_support_files_that_are_not_there():
     for argument in ("copy", "link"):
         for name, message in (("gone", "No such file"), ("pipe", "wanted a plain file or a folder")):
             with pytest.raises(fmnes.ArgumentError, match=f"{argument}: found .*{name}.*{message}"):
-                Command(["/bin/echo", "1"], **{argument: [name]}).check()
+                check_runnable(Command(["/bin/echo", "1"], **{argument: [name]}))
 
 
 def test_a_support_file_that_disappears_loses_the_evaluation():
@@ -404,9 +406,9 @@ def test_a_support_file_that_disappears_loses_the_evaluation():
 def test_a_folder_is_not_copied_into_itself():
     os.makedirs("case/work")
     with pytest.raises(fmnes.ArgumentError, match=r"copy: found the folder .*case', in which the"):
-        Command(["/bin/echo", "1"], copy=["case"], directory="case/work").check()
+        check_runnable(Command(["/bin/echo", "1"], copy=["case"], directory="case/work"))
     with pytest.raises(fmnes.ArgumentError, match="in which the evaluations"):
-        Command(["/bin/echo", "1"], copy=["../temporary"]).check()
+        check_runnable(Command(["/bin/echo", "1"], copy=["../temporary"]))
 
 
 def test_an_old_result_that_was_copied_is_not_the_answer():

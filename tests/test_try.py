@@ -55,7 +55,7 @@ environment = {{ COLOUR = "red" }}
 def try_(*arguments: Any) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "fmnes", "try", *map(str, arguments)]
     environment = {**os.environ, "COLUMNS": "200"}
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False, env=environment)
 
 
 def test_the_start_is_evaluated_and_all_of_it_is_shown(tmp_path: Path) -> None:

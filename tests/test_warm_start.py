@@ -11,6 +11,7 @@ import pytest
 
 import fmnes
 from fmnes import FMNES, XNES, ArgumentError, Optimizer, Resampling, minimize
+from tests.rows import through
 
 ROTATION = np.linalg.qr(np.random.default_rng(3).standard_normal((4, 4)))[0]
 SCALES = np.array([1.0, 3.0, 30.0, 100.0])
@@ -51,7 +52,7 @@ def test_a_good_shape_saves_evaluations_and_is_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal(Optimizer.load(tmp_path / "saved.npz").ask(), opt.ask())
 
 
-@pytest.mark.parametrize(
+@through(
     ("settings", "words"),
     [
         ({"covariance": np.eye(3)}, r"covariance: found shape \(3, 3\)"),

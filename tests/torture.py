@@ -31,8 +31,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
+from fmnes.run import loop
 from fmnes.run import snapshots as run_snapshots
-from fmnes.run.loop import Loop
+from fmnes.run.snapshots import RunState
 from fmnes.storage import atomic
 from fmnes.storage.log import EvaluationLog
 from tests import faults
@@ -243,17 +244,17 @@ def start_or_go_on(name: str, run_dir: Path) -> fmnes.Result:
 def watching() -> Iterator[list[Any]]:
     """Catches the optimizers that the loops in this block end with."""
     seen: list[Any] = []
-    original = Loop._result
+    original = loop.conclude
 
-    def result(loop: Loop, *arguments: Any) -> fmnes.Result:
-        seen.append(loop.state.opt)
-        return original(loop, *arguments)
+    def conclude(state: RunState, *arguments: Any) -> fmnes.Result:
+        seen.append(state.opt)
+        return original(state, *arguments)
 
-    Loop._result = result  # type: ignore[method-assign]
+    loop.conclude = conclude  # type: ignore[assignment]
     try:
         yield seen
     finally:
-        Loop._result = original  # type: ignore[method-assign]
+        loop.conclude = original
 
 
 def bits(value: Any) -> Any:
@@ -320,7 +321,7 @@ class Driver:
             self.kill()
         self._output.close()
 
-    def wait_for(self, calls: int, seconds: float = 60.0) -> bool:
+    def wait_for(self, calls: int, seconds: float = 240.0) -> bool:
         """Until the objective was called so often in all; False if the run has ended before."""
         end = time.monotonic() + seconds
         while count_calls(self.calls) < calls:
@@ -332,9 +333,9 @@ class Driver:
 
     def kill(self, number: int = signal.SIGKILL) -> int:
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
-    def finish(self, seconds: float = 60.0) -> dict[str, Any]:
+    def finish(self, seconds: float = 240.0) -> dict[str, Any]:
         """What it leaves when it comes to its end by itself."""
         code = self.process.wait(seconds)
         assert code == 0, (self.folder / "output.txt").read_text()
@@ -378,7 +379,7 @@ class Kill(NamedTuple):
     @classmethod
     def of(cls, driver: Driver) -> Kill:
         """After its last child has ended: until then one may still begin an evaluation."""
-        assert left_after(driver.tag, 5.0) == []
+        assert left_after(driver.tag, 240.0) == []
         return cls(read_calls(driver.calls), read_log(driver.run), read_log(driver.run, "status = 'lost'"))
 
     def repeated(self, calls: list[str]) -> list[str]:
@@ -406,6 +407,16 @@ def processes(tag: str) -> list[int]:
                 if tag.encode() in (entry / "environ").read_bytes():
                     found.append(int(entry.name))
     return found
+
+
+def is_pending(pid: int, number: int) -> bool:
+    """Was a signal sent to this process which it has not got yet?"""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
+    return any(mask >> (number - 1) & 1 for mask in masks)
 
 
 def left_after(tag: str, seconds: float) -> list[int]:

@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("problems", nargs="+", choices=TASKS, metavar="PROBLEM", help=", ".join(TASKS))
     parser.add_argument("--methods", nargs="+", choices=METHODS, metavar="METHOD", help=", ".join(METHODS))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0, help="to design on others than those judged by")
     parser.add_argument("--budget", type=int, help="evaluations; by default the problem's own")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/real.jsonl"))
     parser.add_argument("--workers", type=int)
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         (problem, method, seed, given.budget or TASKS[problem]().budget)
         for problem in given.problems
         for method in methods
-        for seed in range(given.seeds)
+        for seed in range(given.first_seed, given.first_seed + given.seeds)
     ]
     given.out.parent.mkdir(parents=True, exist_ok=True)
     with given.out.open("a", encoding="utf-8") as file:

@@ -16,6 +16,9 @@ import fmnes
 
 from .tasks import Counted, Task
 
+#: Parameters from which on NOMAD runs without its quadratic models: they would take nearly all of the time.
+MANY = 50
+
 
 def ours(method: str) -> Callable[[Task, Counted, int], None]:
     def run(task: Task, counted: Counted, seed: int) -> None:
@@ -51,6 +54,12 @@ def nomad(task: Task, counted: Counted, seed: int) -> None:
     sizes = " ".join(map(repr, counted.sigma0.tolist()))
     settings = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {seed}"]
     settings += [f"MAX_BB_EVAL {task.budget}", f"INITIAL_FRAME_SIZE ( {sizes} )"]
+    if d >= MANY:
+        settings += [
+            "QUAD_MODEL_SEARCH no",
+            "EVAL_QUEUE_SORT DIR_LAST_SUCCESS",
+            "DIRECTION_TYPE ORTHO N+1 NEG",
+        ]
     PyNomad.resetRandomNumberGenerator()  # or a run would depend on the one before it
     PyNomad.setSeed(seed)
     PyNomad.optimize(blackbox, counted.x0.tolist(), counted.lower.tolist(), counted.upper.tolist(), settings)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import fmnes
-from fmnes.problems.real import lens
+from examples.training import network
+from fmnes.problems.real import gene_network, lens
 from fmnes.space import Space
 
 
@@ -22,10 +24,59 @@ def _lens(problem: lens.LensProblem) -> Task:
     return Task(problem.parameters, problem.fun, 5000)
 
 
+def _gene_network() -> Task:
+    problem = gene_network.problem()
+    return Task(problem.parameters, problem.fun, 5000)
+
+
+def _airfoil() -> Task:
+    """Drag in counts, as `fmnes minimize examples/airfoil/problem.toml` finds it, one program at a time."""
+    # What the other problems do without: the extra `cli`, and a system that is POSIX.
+    from examples.airfoil.run import check_installed, read
+    from fmnes.evaluation.evaluator import Task as Evaluation
+    from fmnes.evaluation.programs.runner import CommandEvaluator
+
+    check_installed(picture=False)
+    problem = read()
+    # A slow machine is not to decide what fails, and nothing is to stay.
+    command = replace(problem.command, timeout=120, keep="none")
+
+    def drag(columns: dict[str, np.ndarray]) -> np.ndarray:
+        points = np.column_stack([columns[name] for name in problem.space.parameters])
+        values = np.full(len(points), np.inf)
+        evaluator = CommandEvaluator(command, named=problem.space.named)
+        try:
+            for k, outcome in evaluator([Evaluation(x, 0, k) for k, x in enumerate(points)]):
+                if outcome.status == "lost":  # to the machine: such a run is no row
+                    raise fmnes.Lost(outcome.reason)
+                values[k] = 1e4 * outcome.value if outcome.status == "value" else np.inf
+        finally:
+            evaluator.close()
+        return values
+
+    return Task(problem.space.parameters, drag, 500)
+
+
+def _training() -> Task:
+    parameters = {
+        name: fmnes.Integer(*ends) if isinstance(ends[0], int) else fmnes.Real(*ends, log=name in network.LOG)
+        for name, ends in network.RANGES.items()
+    }
+
+    def fun(columns: dict[str, np.ndarray]) -> np.ndarray:
+        points = zip(*columns.values(), strict=True)
+        return np.array([network.loss(**dict(zip(columns, point, strict=True))) for point in points])
+
+    return Task(parameters, fun, 300)
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "lens": lambda: _lens(lens.triplet()),
     "lens-glasses": lambda: _lens(lens.triplet(glasses=True)),
     "double-gauss": lambda: _lens(lens.double_gauss()),
+    "gene-network": _gene_network,
+    "airfoil": _airfoil,
+    "training": _training,
 }
 
 

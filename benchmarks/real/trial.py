@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import os
 from contextlib import suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ def run(problem: str, method: str, seed: int, budget: int | None = None) -> Row:
     task = TASKS[problem]()
     task = task if budget is None else task._replace(budget=budget)
     counted = Counted(task)
-    began = time.perf_counter()
+    began = processor_seconds()
     with suppress(Spent):
         search(method, task, counted, seed)
     return {
@@ -29,5 +29,11 @@ def run(problem: str, method: str, seed: int, budget: int | None = None) -> Row:
         "best": None if np.isinf(counted.best) else counted.best,
         "evaluations": counted.evaluations,
         "failed": counted.failed,
-        "seconds": round(time.perf_counter() - began, 2),
+        "seconds": round(processor_seconds() - began, 2),
     }
+
+
+def processor_seconds() -> float:
+    """Of this process and the programs it has started: on a busy machine as on a quiet one."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system

@@ -182,10 +182,21 @@ def check_inside(x0: Vector, bounds: Bounds) -> None:
     )
 
 
+def first_step(lower: Any, upper: Any, d: int) -> Any:
+    """How far to look at first between two bounds, if nobody says it: a quarter of the width.
+
+    In more than ten dimensions less, so that the first points lie as far from the start as they do in ten:
+    the step that gets on best goes down with the root of d (on a sphere it is the distance over d, times
+    what the population is worth).
+    """
+    # Quarters first: the width may be too large for floating point.
+    return (upper / 4 - lower / 4) * min(1.0, math.sqrt(10 / d))
+
+
 def start_from(
     bounds: Bounds | None, x0: Vector | None, sigma0: ArrayLike | None
 ) -> tuple[Vector, ArrayLike]:
-    """x0 and sigma0, where they were left out from the bounds: the centre, and a quarter of each width."""
+    """x0 and sigma0, where they were left out from the bounds: the centre, and `first_step` of each width."""
     if x0 is not None and sigma0 is not None:
         return x0, sigma0
     missing = "x0" if x0 is None else "sigma0"
@@ -200,9 +211,8 @@ def start_from(
             f"{missing}: found none, and bounds {open_one} at coordinate {i}; wanted it, or finite bounds, "
             f"{what}"
         )
-    # Halves and quarters first: the sum of two bounds may be too large for floating point.
-    if x0 is None:
+    if x0 is None:  # halves first: the sum of two bounds may be too large for floating point
         x0 = np.clip(bounds.lower / 2 + bounds.upper / 2, bounds.lower, bounds.upper)
     if sigma0 is None:
-        sigma0 = bounds.upper / 4 - bounds.lower / 4
+        sigma0 = first_step(bounds.lower, bounds.upper, len(bounds.lower))
     return x0, sigma0

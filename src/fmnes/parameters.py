@@ -46,7 +46,7 @@ class Real(Parameter):
     lower, upper: bounds, which may be reached; None for none.
     start: where to begin; by default the middle (on a log scale the geometric one).
     sigma: how far to look at first, about the distance to the best value; on a log scale a factor above 1. By
-        default a quarter of the range.
+        default a quarter of the range, less where there are more than ten parameters.
     log: search by orders of magnitude; for what is positive and may vary by a factor of ten or more.
     multiple_of: only multiples of this number, such as 0.25.
     """

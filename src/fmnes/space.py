@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.arguments import is_number, shown
-from fmnes.bounds import Bounds
+from fmnes.bounds import Bounds, first_step
 from fmnes.errors import ArgumentError, nearest
 from fmnes.parameters import (
     CATEGORIES,
@@ -61,7 +61,7 @@ class Space:
 
     def start(self) -> dict[str, Any]:
         """x0, sigma0, bounds and integers of the search: the arguments of `Optimizer` for arrays."""
-        columns = [_column(p) for p in self.parameters.values()]
+        columns = [_column(p, len(self.names)) for p in self.parameters.values()]
         x0, sigma0, lower, upper, width = (list(column) for column in zip(*columns, strict=True))
         open_ = all(math.isinf(bound) for bound in (*lower, *upper))
         return {
@@ -266,13 +266,13 @@ def _log_start(p: Parameter) -> float | None:
     return p.start
 
 
-def _column(p: Parameter) -> tuple[float, float, float, float, float]:
-    """Start, sigma, lower, upper and width of the grid (0: none), in the search's numbers."""
+def _column(p: Parameter, d: int) -> tuple[float, float, float, float, float]:
+    """Start, sigma, lower, upper and width of the grid (0: none), in the search's numbers; one of d."""
     first, last = grid_bounds(p)
     lower = -math.inf if first is None else _inside(p, first)
     upper = math.inf if last is None else _inside(p, last)
-    # Halves and quarters first: the sum of two bounds may be too large for floating point.
+    # Halves first: the sum of two bounds may be too large for floating point.
     middle = _log_start(p) if is_log(p) else p.start
     start = lower / 2 + upper / 2 if middle is None else _inside(p, middle)
-    sigma = upper / 4 - lower / 4 if p.sigma is None else _inside(p, p.sigma)
+    sigma = first_step(lower, upper, d) if p.sigma is None else _inside(p, p.sigma)
     return min(max(start, lower), upper), sigma, lower, upper, width_of(p)

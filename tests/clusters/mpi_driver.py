@@ -21,7 +21,7 @@ def main(what: str, folder: str) -> None:
     told: dict[str, object] = {}
     with mpi.executor() as executor:
         if what == "failures":
-            evaluator = ExecutorEvaluator(fails_variously, executor, timeout=1.5)
+            evaluator = ExecutorEvaluator(fails_variously, executor, timeout=5.0)
             batch = [Task(np.array([i, 0.5, 0.3]), 0, i) for i in range(6)]
             told = {str(i): [o.status, o.reason, o.detail] for i, o in evaluator(batch)}
             ((_, crash),) = ExecutorEvaluator(fails_variously, executor)(batch[1:2])

@@ -32,9 +32,9 @@ def kills_its_worker_once(x: Any, folder: str, at: int = 12) -> float:
     note(folder, x.tobytes().hex())
     time.sleep(0.05)
     if len(notes(folder)) >= at and is_first(folder):
-        time.sleep(0.3)  # what has just ended elsewhere is on its way
+        time.sleep(1.0)  # what has just ended elsewhere is on its way
         os.kill(worker_of_the_cluster(), signal.SIGKILL)
-        time.sleep(60)
+        time.sleep(600)
     return valley(x)
 
 
@@ -43,7 +43,7 @@ def kills_the_head_once(x: Any, folder: str, at: int = 12) -> float:
     note(folder, x.tobytes().hex())
     if len(notes(folder)) >= at and is_first(folder):
         os.kill(relative("gcs_server"), signal.SIGKILL)
-        time.sleep(60)
+        time.sleep(600)
     return valley(x)
 
 
@@ -71,10 +71,10 @@ def fails_variously(x: Any) -> float:
     if x[0] == 1:
         ctypes.string_at(0)
     if x[0] == 2:
-        time.sleep(60)
+        time.sleep(600)
     if x[0] == 3:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
+        time.sleep(600)
     if x[0] == 4:
         os._exit(7)
     if x[0] == 5:
@@ -82,7 +82,7 @@ def fails_variously(x: Any) -> float:
     return valley(x)
 
 
-def sleeps(x: Any, folder: str, seconds: float = 60.0) -> float:
+def sleeps(x: Any, folder: str, seconds: float = 600.0) -> float:
     """Tells its process number, and is not done for a while."""
     note(folder, str(os.getpid()))
     time.sleep(seconds)
@@ -94,7 +94,7 @@ def ends_its_driver(x: Any, folder: str, driver: int, number: int, at: int = 12)
     note(folder, f"{os.getpid()}")
     if len(notes(folder)) >= at and is_first(folder):
         os.kill(driver, number)
-        time.sleep(60)
+        time.sleep(600)
     return valley(x)
 
 

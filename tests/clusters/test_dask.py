@@ -82,9 +82,9 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": tmp_path}
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", "0"]
     with subprocess.Popen([*command, "--host", "127.0.0.1", *flags], **quiet) as first:
-        assert wait_until(file.exists, 30)
+        assert wait_until(file.exists)
         command = [sys.executable, "-m", "distributed.cli.dask_worker", "--nthreads", "2", "--no-nanny"]
-        with subprocess.Popen([*command, *flags, "--death-timeout", "5"], **quiet) as worker:
+        with subprocess.Popen([*command, *flags, "--death-timeout", "60"], **quiet) as worker:
             yield str(file), first
             worker.kill()
             first.kill()
@@ -104,18 +104,18 @@ fmnes.minimize(fun, [1.0], 1.0, executor=dask.executor(client), max_evaluations=
     with subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}
     ) as driver:
-        assert wait_until(lambda: notes(tmp_path), 30)
+        assert wait_until(lambda: notes(tmp_path))
         driver.kill()
     pids = [int(pid) for pid in notes(tmp_path)]
     assert all(map(is_alive, pids))
-    assert wait_until(lambda: not any(map(is_alive, pids)), 15)
+    assert wait_until(lambda: not any(map(is_alive, pids)))
 
 
 def test_a_dead_scheduler_ends_in_a_resumable_stop(scheduler: Any, tmp_path: Path) -> None:
     from distributed import Client
 
     file, process = scheduler
-    client = Client(scheduler_file=file, timeout=10, set_as_default=False)
+    client = Client(scheduler_file=file, timeout=60, set_as_default=False)
     client.wait_for_workers(1)
     client._timeout = 1.0  # how long it looks for a scheduler that has gone; 30 s by default
     fun = partial(ends_its_driver, folder=str(tmp_path), driver=process.pid, number=signal.SIGKILL)
@@ -123,6 +123,6 @@ def test_a_dead_scheduler_ends_in_a_resumable_stop(scheduler: Any, tmp_path: Pat
     result = fmnes.minimize(fun, **RUN, executor=ours.executor(client), run_dir=tmp_path / "run")
     assert result.stop_reason is fmnes.StopReason.LOST and "Dask is clos" in result.message
     assert 0 < result.nfev < 60 and result.n_infeasible < result.nfev
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 120
     client.close(0)
     assert fmnes.resume(tmp_path / "run", fun) == fmnes.minimize(valley, **RUN)

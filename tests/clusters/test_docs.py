@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.clusters.test_mpi import MPIEXEC
+from tests.site.pages import ROOT, blocks
 
-ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(
-    r"^```python\n(.*?)^```", (ROOT / "docs" / "clusters.md").read_text(), re.MULTILINE | re.DOTALL
-)
+BLOCKS = [block.text for block in blocks(ROOT / "docs" / "clusters.md")]
 #: Slurm, as far as dask-jobqueue knows it: jobs are run, and ended.
 SBATCH = """#!/bin/sh
 cp "$1" job.sh  # dask-jobqueue removes its own

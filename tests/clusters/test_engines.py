@@ -37,7 +37,7 @@ def tasks(*first: float) -> list[Task]:
     return [Task(np.array([x, 0.5, 0.3]), 0, slot) for slot, x in enumerate(first)]
 
 
-def wait_until(is_so: Any, seconds: float = 10.0) -> bool:
+def wait_until(is_so: Any, seconds: float = 240.0) -> bool:
     end = time.monotonic() + seconds
     while not (found := is_so()) and time.monotonic() < end:
         time.sleep(0.05)
@@ -65,21 +65,21 @@ def test_named_parameters_and_a_function_without_a_module(engine: Executor) -> N
 
 
 def test_each_failure_is_the_points_and_has_its_reason(engine: Executor) -> None:
-    evaluator = ExecutorEvaluator(fails_variously, engine, timeout=1.5)
+    evaluator = ExecutorEvaluator(fails_variously, engine, timeout=5.0)
     outcomes = dict(evaluator(tasks(0, 1, 2, 3, 4, 5)))
     evaluator.close()
     told = {i: (outcome.status, outcome.fault, outcome.reason) for i, outcome in outcomes.items()}
     assert told == {
         0: ("value", "", ""),
         1: ("infeasible", "SIGSEGV", "died: SIGSEGV"),
-        2: ("infeasible", "timeout", "timed out after 1.5 s"),
+        2: ("infeasible", "timeout", "timed out after 5 s"),
         3: ("lost", "", "ended from outside (SIGTERM)"),
         4: ("infeasible", "exit 7", "exited with code 7"),
         5: ("infeasible", "ValueError", "ValueError: bad input"),
     }
     for i in (1, 2, 3, 4):
         assert f"it is {i}" in outcomes[i].detail  # what it has printed
-    assert outcomes[2].seconds >= 1.5 > outcomes[0].seconds >= 0
+    assert outcomes[2].seconds >= 5.0 > outcomes[0].seconds >= 0
 
 
 def test_a_crash_without_a_timeout_is_isolated_as_well(engine: Executor) -> None:
@@ -134,9 +134,9 @@ def test_max_seconds_ends_what_is_running(engine: Executor, tmp_path: Path) -> N
     fmnes.minimize(valley, **RUN, executor=engine)  # its workers are there
     fun = partial(sleeps, folder=str(tmp_path))
     began = time.monotonic()
-    result = fmnes.minimize(fun, **{**RUN, "max_seconds": 1.5}, executor=engine)
+    result = fmnes.minimize(fun, **{**RUN, "max_seconds": 5.0}, executor=engine)
     assert result.stop_reason is StopReason.MAX_SECONDS
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 60
     pids = [int(pid) for pid in notes(tmp_path)]
     assert pids
     assert wait_until(lambda: not any(map(is_alive, pids)))

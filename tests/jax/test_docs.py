@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,18 +9,17 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("jax")
+from tests.site.pages import ROOT, blocks
 
-ROOT = Path(__file__).parents[2]
+pytest.importorskip("jax")
 
 
 def test_the_code_on_the_page_runs() -> None:
-    page = (ROOT / "docs" / "jax.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 7
+    shown = blocks(ROOT / "docs" / "jax.md")
+    assert len(shown) == 7
     names: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, "docs/jax.md", "exec"), names)
+    for block in shown:  # each goes on where the one before it ended
+        exec(compile(block.text, "docs/jax.md", "exec"), names)
     assert float(names["state"].sigma) < 0.01
     assert int(names["result"].nfev.min()) > 0
     assert names["split"].mean.sharding.num_devices == len(names["jax"].devices())

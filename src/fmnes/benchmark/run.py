@@ -20,8 +20,6 @@ import numpy as np
 from fmnes.benchmark.contestants import FULL_MATRIX, LINEAR, installed, ours
 from fmnes.benchmark.speed import Timing, compare, default_population_size, one_round
 
-FULL_DIMENSIONS = (2, 10, 40, 100, 400, 1000)
-LINEAR_DIMENSIONS = (1000, 10_000, 100_000, 1_000_000)
 FAILING = (0.0, 0.3)
 Ratios = dict[str, tuple[str, tuple[str, ...]]]
 #: Our cost beside that of the best of these: the column's name in speed.json, its title, and whom.
@@ -181,7 +179,8 @@ def main(arguments: list[str]) -> None:
         out = Path(arguments[3])
         out.mkdir(parents=True, exist_ok=True)
         (out / "speed.json").write_text(json.dumps(result, indent=1).replace("NaN", "null") + "\n")
-        (out / "speed.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        page = ["# What ask and tell cost\n", *lines]
+        (out / "speed.md").write_text("\n".join(page) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from typing import Any
 from fmnes.arguments import check_number, check_path, shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.runnable import check_runnable
 from fmnes.evaluation.programs.toml import parse, read_text
 from fmnes.parameters import KEYS, OLD_KEYS, Parameter, read_parameter
 from fmnes.space import Space, make_space
@@ -90,7 +91,7 @@ def make_problem(
         raise ArgumentError("param: found none, wanted at least one, such as --param width=0.1..10,log")
     space = make_space(parameters)
     command = Command(argv, **(program or {}))
-    command.check(names=space.names)
+    check_runnable(command, names=space.names)
     return ProblemFile(command, space, run)
 
 

@@ -23,6 +23,7 @@ from fmnes.cli.problem_file import PROGRAM, ProblemFile, read_problem
 from fmnes.cli.trial import MAX_FILES, Trial, new_directory, read_values, try_point
 from fmnes.errors import ArgumentError, FmnesError, nearest
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.program import find_program
 from fmnes.parameters import Integer, Parameter, Real
 from fmnes.run.settings import Settings
 from fmnes.search.optimizer import Optimizer
@@ -108,13 +109,13 @@ def check(file: Problem, as_json: Json = False) -> None:
     command, said = problem.command, _program(problem.command)
     if as_json:
         run = {name: str(v) if isinstance(v, Path) else v for name, v in problem.run.items()}
-        found = {"ok": True, "program": command.program, "command": list(command.argv)}
+        found = {"ok": True, "program": find_program(command), "command": list(command.argv)}
         parameters = {entry.pop("name"): entry for entry in problem.space.as_json()}
         typer.echo(json.dumps({**found, "parameters": parameters, "start": start, **said, "run": run}))
         return
     console = Console()
     output.say(console, ": nothing is wrong with it", bold=str(file))
-    output.say(console, f"program: {command.program}")
+    output.say(console, f"program: {find_program(command)}")
     output.say(console, f"command: {shlex.join(command.argv)}")
     rows = [_row(name, p, start[name]) for name, p in problem.space.parameters.items()]
     _table(console, ("parameter", "range", "start", "sigma"), rows)

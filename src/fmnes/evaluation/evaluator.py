@@ -74,6 +74,7 @@ def choose_evaluator(
     from fmnes.evaluation.deaths import Retried  # each of them knows this module
     from fmnes.evaluation.named import Named
     from fmnes.evaluation.programs.command import Command
+    from fmnes.evaluation.programs.runnable import check_runnable
     from fmnes.evaluation.serial import Serial, Vectorized
 
     make = getattr(executor, "make_evaluator", None)
@@ -94,7 +95,7 @@ def choose_evaluator(
             raise ArgumentError("fun: found a Command together with vectorized; wanted workers=")
         command = fun if timeout is None else replace(fun, timeout=timeout)
         # Any point will do: it tells the names, and which of them are whole numbers.
-        command.check(d, None if space is None else space.named(np.zeros(d)))
+        check_runnable(command, d, None if space is None else space.named(np.zeros(d)))
         from fmnes.evaluation.programs.runner import CommandEvaluator
 
         named = None if space is None else space.named

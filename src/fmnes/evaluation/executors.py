@@ -32,6 +32,7 @@ from fmnes.evaluation.ahead import Supply, further
 from fmnes.evaluation.evaluator import Outcomes, Task
 from fmnes.evaluation.named import Named
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.runnable import check_runnable
 from fmnes.evaluation.workers.messages import decode
 from fmnes.outcome import Outcome, call, lost
 from fmnes.outputs import Outputs
@@ -55,7 +56,7 @@ def evaluator_by(
     if isinstance(fun, Command):
         command = fun if timeout is None else replace(fun, timeout=timeout)
         # Any point will do: it tells the names. The program need not be on this machine.
-        command.check(d, None if space is None else space.named(np.zeros(d)), elsewhere=True)
+        check_runnable(command, d, None if space is None else space.named(np.zeros(d)), elsewhere=True)
         return ExecutorEvaluator(command, executor, space=space)
     if callable(fun) and space is not None:
         fun = Named(fun, space, False)

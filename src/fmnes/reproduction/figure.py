@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fmnes.errors import MissingExtra
 from fmnes.reproduction.cells import MAX_EVALUATIONS, METHODS, TARGET, Cell, problem_of
 from fmnes.reproduction.trial import seed_for
+from fmnes.search.ending import limit_reached
 from fmnes.search.optimizer import Optimizer
 
 CELLS = (Cell("FM-NES", "rosenbrock", 16), Cell("DX-NES-IC", "rosenbrock", 20))
@@ -36,7 +37,7 @@ def trace(cell: Cell, trial: int = 0, every: int = 10) -> Trace:
         max_evaluations=MAX_EVALUATIONS,
     )
     rows = []
-    while opt.limit_reached() is None:
+    while limit_reached(opt) is None:
         opt.tell(problem.fun(opt.ask()))
         if opt.generation % every == 0:
             variances = np.linalg.eigvalsh(opt.covariance)[::-1]

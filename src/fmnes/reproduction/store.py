@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fmnes.reproduction.cells import DIMENSION, MAX_EVALUATIONS, METHODS, TARGET, Cell
+from fmnes.reproduction.cells import DIMENSION, MAX_EVALUATIONS, TARGET, Cell
 from fmnes.reproduction.trial import Trial
 from fmnes.trials.lines import Lines, open_folder, read_lines
 
@@ -36,13 +36,6 @@ class Store:
 
 def read_trials(path: Path) -> list[Trial]:
     return read_lines(path, HEADER, _trial)
-
-
-def write_trials(path: Path, trials: list[Trial]) -> None:
-    """All of them, in a fixed order, whatever order they finished in."""
-    order = {name: i for i, name in enumerate(METHODS)}
-    lines = [_line(t) for t in sorted(trials, key=lambda t: (order[t.cell.method], t.cell[1:], t.number))]
-    path.write_text("\n".join([HEADER, *lines]) + "\n", encoding="utf-8")
 
 
 def _trial(fields: list[str]) -> Trial:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fmnes.problems import Problem
 from fmnes.reproduction.cells import MAX_EVALUATIONS, METHODS, TARGET, Cell, problem_of
+from fmnes.search.ending import limit_reached
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import Resampling, Strategy
 
@@ -54,7 +55,7 @@ def _plain(method: Strategy, problem: Problem, population_size: int, seed: int) 
         target=TARGET,
         max_evaluations=MAX_EVALUATIONS,
     )
-    while opt.limit_reached() is None:
+    while limit_reached(opt) is None:
         opt.tell(problem.fun(opt.ask()))
     return opt.evaluations, opt.best.fun
 

@@ -81,7 +81,8 @@ def minimize(
             `vectorized`, each value is an array), sigma0, bounds and integers are said by them, and
             `result.x` is such a dict.
         sigma0: how far to look at first, about the distance to the optimum: a number, or one per coordinate.
-            With finite bounds it may be left out: a quarter of the width in each coordinate.
+            With finite bounds it may be left out: a quarter of the width in each coordinate, and
+            less in more than ten dimensions.
         method: "afm-nes", "fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes", or settings such as
             `fmnes.AFMNES(...)`.
         population_size: points of the first generation; by default about 4 + 3 ln d. "afm-nes" draws more

@@ -63,14 +63,9 @@ def run_session(
             around.enter_context(telling(shown.say))
         loop = Loop(
             state,
+            settings,
             evaluator,
-            retries=settings.retries,
-            restarts=settings.restarts,
-            restart_from=settings.restart_from,
-            second_look=settings.second_look,
-            max_evaluations=settings.max_evaluations,
             deadline=None if left is None else time.monotonic() + left,
-            raise_errors=settings.on_error == "raise",
             callback=_in_words(callback, space),
             progress=shown,
             snapshots=Snapshots(directory) if directory else None,

@@ -205,11 +205,6 @@ class Optimizer(Search):
             self._update(current, feasible if len(f) == len(current.f) else _feasible_values(current.f))
 
     @property
-    def resamples(self) -> bool:
-        """Does a failed point get a new draw (`fmnes.Resampling`)?"""
-        return self._start.max_redraws is not None
-
-    @property
     def asked(self) -> list[tuple[int, int, int]]:
         """(generation, slot, redraw) of each point of the last `ask`: a name for each evaluation."""
         if self._asked is None or self._current is None:

@@ -6,7 +6,6 @@ Ask and tell, which change it, are in optimizer.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
@@ -19,19 +18,13 @@ from fmnes.result import Best, Result, Stop, StopReason, Vector, View
 from fmnes.search.ahead import Ahead, check_ahead
 from fmnes.search.covariance import shaped_by
 from fmnes.search.distribution import Distribution
+from fmnes.search.ending import stop_at
 from fmnes.search.known import read_known
 from fmnes.search.memory import Memory
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.slots import Generation
 from fmnes.search.start import Start
-from fmnes.search.stopping import (
-    FAILING_SHARE,
-    Recent,
-    budget_spent,
-    search_ended,
-    steps_vanished,
-    target_reached,
-)
+from fmnes.search.stopping import Recent
 from fmnes.space import Space, unpack
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
 
@@ -149,13 +142,6 @@ class Search:
             return False
         return bool(np.isfinite(self.bounds.lower).all() and np.isfinite(self.bounds.upper).all())
 
-    def failing(self, stop: Stop) -> bool:
-        """Do points fail where it ended? A shape that is too elongated lies flat along what fails: it meets
-        nothing of it any more, so all evaluations are counted there."""
-        if stop.reason is StopReason.ILL_CONDITIONED and self.n_infeasible > FAILING_SHARE * self.evaluations:
-            return True
-        return self._recent.failing
-
     def known(self, x: Vector) -> float | None:
         """The value of a point that is known without evaluating it: NaN if it fails; None: not known."""
         return self._memory.get(x)
@@ -202,53 +188,16 @@ class Search:
     @property
     def stop(self) -> Stop | None:
         """Why it is time to stop, with the numbers, or None. Only advice: ask and tell go on working."""
-        return self.stop_at(self._view())
+        return stop_at(self, self._view())
 
     @property
     def stop_reason(self) -> StopReason | None:
         stop = self.stop
         return stop.reason if stop else None
 
-    def stop_at(self, view: View) -> Stop | None:
-        """The same for a view that was taken already."""
-        if self._distribution.own_units:  # compare the mean with steps in the same units
-            view = replace(view, mean=self._distribution.state.mean)
-        xtol = None if self._start.repeats else self.xtol  # the steps of a grid never vanish
-        steps = self._in_real_coordinates(view)
-        return self.limit_reached() or search_ended(
-            view, self._recent, self._start.sigma, xtol=xtol, ftol=self.ftol, steps=steps
-        )
-
-    def steps_below(self, factor: float, view: View) -> Stop | None:
-        """Have the steps shrunk to this multiple of sigma0? Those of a grid never do."""
-        if self._start.repeats:
-            return None
-        if self._distribution.own_units:
-            view = replace(view, mean=self._distribution.state.mean)
-        return steps_vanished(self._in_real_coordinates(view), self._start.sigma, factor)
-
-    def _in_real_coordinates(self, view: View) -> View:
-        """Without the discrete ones, if there are others."""
-        mixed = self._start.grid is not None and not self._start.repeats
-        return self._distribution.real_part(view) if mixed else view
-
     @property
     def rng(self) -> np.random.Generator:
         return self._distribution.rng
-
-    def limit_reached(self) -> Stop | None:
-        """The criteria that need no view, cheap enough to ask after every `tell`."""
-        stop = target_reached(self._best, self.target) or budget_spent(self.evaluations, self.max_evaluations)
-        if stop:
-            return stop
-        faults = self._distribution.faults
-        if faults:
-            return Stop(StopReason.NUMERICAL, f"{faults} times by generation {self.generation}")
-        if self._start.max_redraws is not None and self._current is not None:
-            redraws = int(self._current.redraws.sum())
-            if redraws >= self._start.max_redraws:
-                return Stop(StopReason.NO_FEASIBLE, f"{redraws} failed redraws in one generation")
-        return None
 
     def result(self, stop: Stop | None = None) -> Result:
         """The result so far."""

@@ -48,7 +48,7 @@ def mirrored_points_by_columns(
     """mirrored_points(mean, 1, steps(z, *arrays)), (2n, d); z and steps are (n, d), the other arrays (d,)."""
     groups = _groups((z, mean, *arrays), backend)
     if len(groups) == 1:
-        return mirrored_points(mean, 1.0, steps(z, *arrays), backend.xp)
+        return mirrored_points(mean, 1.0, steps(z, *arrays), backend)
     n, d = z.shape
     points = np.empty((n, 2, d), np.result_type(mean, z))
     for group in groups:
@@ -63,28 +63,29 @@ def mirrored_points_by_columns(
 # digits (10 bits on recent GPUs) and whose operands it writes out; plain sums it does several at a time.
 
 
-def dot(a: Array, b: Array, xp: Any) -> Array:
+def dot(a: Array, b: Array, backend: Backend) -> Array:
     """Σ_i a_i b_i for each row of a. a: (..., d); b: like a, or (d,)."""
-    if xp is np:
-        return a @ b if a.ndim > b.ndim else np.vecdot(a, b)
+    if backend.xp is np:
+        return a.dot(b) if a.ndim > b.ndim else np.vecdot(a, b)
     return (a * b).sum(axis=-1)
 
 
-def largest(a: Array, xp: Any) -> Array:
+def largest(a: Array, backend: Backend) -> Array:
     """The largest |a_i|."""
-    return np.maximum(a.max(), -a.min()) if xp is np else xp.abs(a).max()  # NumPy would write |a| out
+    if backend.xp is np:  # which would write |a| out
+        return np.maximum(a.max(), -a.min())
+    return backend.xp.abs(a).max()
 
 
-def weighted_sum(weights: Array, z: Array, xp: Any) -> Array:
+def weighted_sum(weights: Array, z: Array, backend: Backend) -> Array:
     """Σ_k weights_k z_k. weights: (n,); z: (n, d); returns (d,)."""
-    return weights @ z if xp is np else (weights[:, None] * z).sum(axis=0)
+    return weights.dot(z) if backend.xp is np else (weights[:, None] * z).sum(axis=0)
 
 
 def draw_sums(S: Array, Wa: Array, W: Array, z: Array, backend: Backend) -> tuple[Array, Array, Array]:
     """ΣS_k z_k, ΣWa_k z_k and ΣW_k z_k∗z_k, in one pass over the draws. Weights (n,); z (n, d); sums (d,)."""
-    xp = backend.xp
-    if xp is np:
-        return S @ z, Wa @ z, W @ (z * z)
+    if backend.xp is np:
+        return S.dot(z), Wa.dot(z), W.dot(z * z)
     sums = backend.sums_over_rows(S[:, None] * z, Wa[:, None] * z, W[:, None] * z * z)
     return sums[0], sums[1], sums[2]
 
@@ -92,7 +93,7 @@ def draw_sums(S: Array, Wa: Array, W: Array, z: Array, backend: Backend) -> tupl
 def _groups(arrays: tuple[Array, ...], backend: Backend) -> list[slice]:
     """The groups of columns to work on, in their order; one group if there is nothing to gain."""
     d = arrays[0].shape[-1]
-    if backend.xp is not np:
+    if d <= MIN_COLUMNS or backend.xp is not np:
         return [slice(0, d)]
     width = max(MIN_COLUMNS, GROUP_BYTES // sum(a.nbytes // d for a in arrays))
     return [slice(start, start + width) for start in range(0, d, width)]

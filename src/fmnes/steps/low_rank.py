@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,9 +66,9 @@ def exponential(z: Array, u: Array, c: Array, backend: Backend) -> Exponential:
     return Exponential(z, gram, odd + even, odd - even)
 
 
-def rank_one_factor(c: float, v2: Array, xp: Any) -> Array:
+def rank_one_factor(c: float, v2: Array, backend: Backend) -> Array:
     """b with exp(c · v vᵀ) = I + b · v vᵀ, where v2 = |v|²; 0 for v = 0."""
-    return xp.expm1(c * v2) / (v2 + (v2 == 0))
+    return backend.xp.expm1(c * v2) / (v2 + (v2 == 0))
 
 
 @cache

@@ -6,19 +6,17 @@ Where points come from elsewhere, each has a draw of its own, and as many draws 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from fmnes.backends import Array
+from fmnes.backends import Array, Backend
 
 _SIGNS = np.array([[1.0], [-1.0]])
 
 
-def mirrored_points(mean: Array, sigma: Array, steps: Array, xp: Any) -> Array:
+def mirrored_points(mean: Array, sigma: Array, steps: Array, backend: Backend) -> Array:
     """m ± σ · step for every row of `steps` (n, d). Returns (2n, d)."""
     n, d = steps.shape
-    points = steps[:, None, :] * (sigma * xp.asarray(_SIGNS, steps.dtype))
+    points = steps[:, None, :] * (sigma * backend.xp.asarray(_SIGNS, steps.dtype))
     points += mean
     return points.reshape(2 * n, d)
 

@@ -7,9 +7,9 @@ expansion.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fmnes.backends import Array
+from fmnes.backends import Array, Backend
 from fmnes.steps.low_rank import rank_one_factor
 
 
@@ -41,14 +41,15 @@ def inverse_times(A_inverse: Array, factor: Factor, row_scale: Array) -> Array:
 
 
 def with_rank_one(
-    factor: Factor, v: Array, Av: Array, A_inverse: Array, c_1: float, xp: Any
+    factor: Factor, v: Array, Av: Array, A_inverse: Array, c_1: float, backend: Backend
 ) -> tuple[Factor, Array]:
     """E · exp(c₁/2 · v vᵀ), and the factor of R_B's trace (lines 33–35). v = B⁻¹ p_c, so A v = p_c."""
+    xp = backend.xp
     basis, gain, inverse_gain = factor
     v2 = v.dot(v)
     basis_v = basis.dot(v)
-    column = rank_one_factor(0.5 * c_1, v2, xp) * (Av + gain.dot(basis_v))
-    row = rank_one_factor(-0.5 * c_1, v2, xp) * (v.dot(A_inverse) + basis_v.dot(inverse_gain))
+    column = rank_one_factor(0.5 * c_1, v2, backend) * (Av + gain.dot(basis_v))
+    row = rank_one_factor(-0.5 * c_1, v2, backend) * (v.dot(A_inverse) + basis_v.dot(inverse_gain))
     rows = xp.concatenate((basis, v[None, :], inverse_gain, row[None, :]))  # two matrices in one call
     longer = Factor(
         rows[: len(basis) + 1], xp.concatenate((gain, column[:, None]), axis=1), rows[len(basis) + 1 :]
@@ -56,11 +57,12 @@ def with_rank_one(
     return longer, xp.exp(-0.5 * c_1 * v2 / len(v))
 
 
-def axis_growth(A: Array, y: Array, gain: Array, gram: Array, log_trace: Array, xp: Any) -> Array:
+def axis_growth(A: Array, y: Array, gain: Array, gram: Array, log_trace: Array, backend: Backend) -> Array:
     """τ_i, the relative change of the second moment along axis i (lines 21–24). (d,)
 
     y: A · basisᵀ (d, r); gram: basis · basisᵀ (r, r); log_trace: of the trace's factor.
     """
+    xp = backend.xp
     # Row i of A E has the squared length |A_i|² + gain_i · (2 y_i + gain_i K), K the Gram matrix: the new
     # lengths follow without the new matrix.
     change = xp.vecdot(gain, 2 * y + gain.dot(gram))

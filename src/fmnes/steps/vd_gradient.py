@@ -27,20 +27,29 @@ these with each sample's coefficient.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fmnes.backends import Array
+from fmnes.backends import Array, Backend
 from fmnes.steps.columns import dot, largest
 
 #: Divisions by |v| take at least this: v = 0 then stays 0, and D goes on alone.
 MIN_LENGTH = 1e-4
 
 
-def lengths(v: Array, xp: Any) -> tuple[Array, Array, Array]:
-    """|v| to divide by, √g and κ = √g − 1."""
-    length2 = dot(v, v, xp)
+class Lengths(NamedTuple):
+    length: Array
+    """|v| to divide by."""
+    root: Array
+    """√g"""
+    kappa: Array
+    """√g − 1"""
+
+
+def lengths(v: Array, backend: Backend) -> Lengths:
+    xp = backend.xp
+    length2 = dot(v, v, backend)
     root = xp.sqrt(1 + length2)
-    return xp.maximum(xp.sqrt(length2), MIN_LENGTH), root, length2 / (1 + root)
+    return Lengths(xp.maximum(xp.sqrt(length2), MIN_LENGTH), root, length2 / (1 + root))
 
 
 class Gradient(NamedTuple):
@@ -60,17 +69,19 @@ class Gradient(NamedTuple):
         t = self.root * P + (0.5 * self.root**2 * N) * v_bar
         return s_2 / self.H(v_bar * v_bar), t
 
-    def projections(self, v_bar: Array, s: Array, xp: Any) -> tuple[Array, Array]:
+    def projections(self, v_bar: Array, s: Array, backend: Backend) -> tuple[Array, Array]:
         """q·(q/H) and q·(s₂/H)."""
         q = v_bar * v_bar
-        return dot(q, q / self.H(q), xp), dot(q, s, xp)
+        return dot(q, q / self.H(q), backend), dot(q, s, backend)
 
-    def finish(self, v_bar: Array, s: Array, t: Array, qq: Array, qs: Array, xp: Any) -> tuple[Array, Array]:
+    def finish(
+        self, v_bar: Array, s: Array, t: Array, qq: Array, qs: Array, backend: Backend
+    ) -> tuple[Array, Array]:
         """s and t, from s₂/H, the first t and the projections."""
         q = v_bar * v_bar
         # q·s: multiply the formula for s by q. The bound is for rounding: with v on an axis and |v| > 10⁸ the
         # denominator, 4/√g in truth, may come out as 0.
-        qs = qs / xp.maximum(1 + self.b * qq, 1 / self.root)
+        qs = qs / backend.xp.maximum(1 + self.b * qq, 1 / self.root)
         s = s - (self.b * qs) * (q / self.H(q))
         return s, t - self.alpha * v_bar * ((1 + self.root**2) * s - qs)
 
@@ -78,10 +89,11 @@ class Gradient(NamedTuple):
         return 2 - self.H_q * q
 
 
-def gradient_at(v: Array, length: Array, root: Array, xp: Any) -> Gradient:
+def gradient_at(v: Array, length: Array, root: Array, backend: Backend) -> Gradient:
     """What the gradient needs of v as a whole; α, b and C without differences of large numbers."""
+    xp = backend.xp
     # The largest q of a unit vector is at least 1/d; the bound is for v = 0.
-    max_q = xp.maximum((largest(v, xp) / length) ** 2, 1 / len(v))
+    max_q = xp.maximum((largest(v, backend) / length) ** 2, 1 / len(v))
     # α = min(1, √(|v|⁴ + (2g − √g)/max q)/(2 + |v|²)) becomes √(1 − g r/(1 + g)²), and then b + 2α² is 4 − r.
     r = xp.maximum(4 - (2 - 1 / root) / max_q, 0.0)
     g = root**2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.backends import Array
+from fmnes.backends import NUMPY, Array, Backend
 
 
 class RankWeights(NamedTuple):
@@ -24,20 +24,23 @@ class RankWeights(NamedTuple):
 def rank_weights(population_size: int, parents_of: int | None = None) -> RankWeights:
     """parents_of: select the best half of so many, the first ones; None: of all."""
     size = population_size if parents_of is None else parents_of
-    raw, centred, mu_eff = weights_of_half(math.log(size / 2 + 1), population_size, np)
+    raw, centred, mu_eff = weights_of_half(math.log(size / 2 + 1), population_size, NUMPY)
     return RankWeights(raw, centred, float(mu_eff))
 
 
-def weights_of_half(log_size: Array, room: int, xp: Any, population_size: Array | None = None) -> RankWeights:
+def weights_of_half(
+    log_size: Array, room: int, backend: Backend, population_size: Array | None = None
+) -> RankWeights:
     """log_size: ln(λ/2 + 1) of the λ points whose best half gets positive weights.
 
     room: λ; or more than that, with λ as `population_size`. The centred weights behind λ mean nothing then.
     """
+    xp = backend.xp
     logs = xp.asarray(np.log(np.arange(1, room + 1)), getattr(log_size, "dtype", None))
     raw = xp.maximum(0.0, log_size - logs)
     share = raw / raw.sum()
     population_size = room if population_size is None else population_size
-    return RankWeights(raw, share - 1 / population_size, 1 / (share @ share))
+    return RankWeights(raw, share - 1 / population_size, 1 / share.dot(share))
 
 
 def distance_weights(
@@ -46,7 +49,7 @@ def distance_weights(
     pair_norm2: Array,
     alpha: Array,
     typical: float,
-    xp: Any,
+    backend: Backend,
     population_size: Array | None = None,
 ) -> Array:
     """w^dist (eqs. 8 and 9), in the order of sampling (λ,): far points of equal rank count more.
@@ -56,6 +59,7 @@ def distance_weights(
     typical: E‖z‖, from which norms are counted. It cancels in the quotient, and without it the exponential
         would overflow in high dimension.
     """
+    xp = backend.xp
     grow = xp.exp(alpha * (xp.sqrt(pair_norm2) - typical))
     hat = (weights.raw[ranks].reshape(len(grow), -1) * grow[:, None]).reshape(-1)
     return hat / hat.sum() - 1 / (len(hat) if population_size is None else population_size)
@@ -79,10 +83,11 @@ def h_inverse(d: int) -> float:
 def distance_alphas(d: int, population_size: int, public: bool = False) -> NDArray[np.float64]:
     """α for every number of feasible points λ_F = 0 … λ. (λ + 1,)"""
     feasible = np.arange(population_size + 1)
-    return distance_alpha(feasible, d, population_size, public, np)  # type: ignore[no-any-return]
+    return distance_alpha(feasible, d, population_size, public, NUMPY)  # type: ignore[no-any-return]
 
 
-def distance_alpha(feasible: Array, d: int, population_size: Array, public: bool, xp: Any) -> Array:
+def distance_alpha(feasible: Array, d: int, population_size: Array, public: bool, backend: Backend) -> Array:
     """h⁻¹(d) · min(1, √(λ_F/d)) · √(λ_F/λ), as the tables need it; public code has λ in the first root."""
+    xp = backend.xp
     reach = population_size if public else feasible
     return h_inverse(d) * xp.minimum(1, xp.sqrt(reach / d)) * xp.sqrt(feasible / population_size)

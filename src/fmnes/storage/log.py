@@ -75,11 +75,9 @@ class EvaluationLog(Questions):
 
     # -- writing ------------------------------------------------------------------------------------------
 
-    def record(
-        self, key: _Key, outcome: Outcome, x: Vector, started: float, duration: float, worker: str = ""
-    ) -> None:
+    def record(self, key: _Key, outcome: Outcome, x: Vector, started: float, duration: float) -> None:
         """Write one finished evaluation: durable when this returns, not there after a RunError."""
-        row = encode(key, outcome, x, started, duration, worker)
+        row = encode(key, outcome, x, started, duration)
         more = encode_more(key, outcome)
         with self._writing():
             self._adapt(1, started, started + duration)

@@ -32,6 +32,8 @@ SCHEMA = """CREATE TABLE evaluations (
 ) WITHOUT ROWID"""
 KEY = "restart, generation, slot, redraw, attempt"
 COLUMNS = f"{KEY}, status, f, reason, fault, detail, worker, started, duration, x_hash, checksum"
+#: Of the column `worker`, which nobody reads: it stays, so that every version reads every log.
+NO_WORKER = ""
 STATUSES = ("value", "infeasible", "lost")
 TYPES = (int, int, int, int, int, str, bytes, str, str, str, str, float, float, int, int)
 _NUMBERS = struct.Struct("<5q8sddq5I")
@@ -71,7 +73,6 @@ class Logged(NamedTuple):
 
     key: Key
     outcome: Outcome
-    worker: str
     started: float  # seconds since the epoch
     duration: float  # seconds
     x_hash: int
@@ -88,9 +89,9 @@ def _hash(stored: bytes) -> int:
 
 
 def encode(
-    key: tuple[int, ...], outcome: Outcome, x: Vector, started: float, duration: float, worker: str = ""
+    key: tuple[int, ...], outcome: Outcome, x: Vector, started: float, duration: float
 ) -> tuple[Any, ...]:
-    words = (outcome.reason, outcome.fault, outcome.detail, worker)
+    words = (outcome.reason, outcome.fault, outcome.detail, NO_WORKER)
     # Lone surrogates (a program's output that was no text) cannot be stored.
     texts = [text.encode("utf-8", "backslashreplace").decode() for text in words]
     f = struct.pack("<d", outcome.value)
@@ -133,10 +134,10 @@ def decode(row: tuple[Any, ...]) -> Logged:
     """COLUMNS and x."""
     *fields, stored = row
     check(tuple(fields), stored)
-    status, f, reason, fault, detail, worker, started, duration, hashed, _ = fields[5:]
+    status, f, reason, fault, detail, _, started, duration, hashed, _ = fields[5:]
     point = None if stored is None else np.frombuffer(stored, dtype="<f8").astype(np.float64)
     outcome = Outcome(status, struct.unpack("<d", f)[0], reason, fault, detail)
-    return Logged(Key(*fields[:5]), outcome, worker, started, duration, hashed, point)
+    return Logged(Key(*fields[:5]), outcome, started, duration, hashed, point)
 
 
 def decode_more(row: tuple[Any, ...]) -> Outputs | None:

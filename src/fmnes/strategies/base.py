@@ -23,17 +23,28 @@ class Shape(NamedTuple):
     """The search distribution N(mean, sigma² · C) as an observer sees it."""
 
     mean: Array
+    """Where the points are centred. (d,)"""
     sigma: Array
+    """The step size."""
     axis_lengths: Array
     """Standard deviations along the axes of C; exact right after a refresh, close to it otherwise. (d,)"""
     phase: str
+    """"movement", "stagnation" or "convergence"; empty for strategies without phases."""
 
 
 class Strategy(Protocol):
+    """What a search needs of a strategy."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As users call it."""
+        ...
+
     @property
-    def population_size(self) -> int | None: ...
+    def population_size(self) -> int | None:
+        """λ, or None for the usual one."""
+        ...
+
     @property
     def mirrored(self) -> bool:
         """True if every draw is used as z and −z, so that λ is even and takes λ/2 draws."""

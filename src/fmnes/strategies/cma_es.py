@@ -27,18 +27,24 @@ from fmnes.strategies.checks import check_choice, settle_positive_ints
 
 
 class CMAESState(NamedTuple):
+    """What CMA-ES knows of its search: points are x = m + σ B D z."""
+
     generation: Array
+    """Complete generations: when C is to be decomposed again."""
     mean: Array
-    """(d,)"""
+    """m, where the points are centred. (d,)"""
     sigma: Array
+    """σ, the step size."""
     C: Array
-    """(d, d)"""
+    """The covariance of the points, over σ². (d, d)"""
     B: Array
     """Eigenvectors of C as of the last refresh, in columns. (d, d)"""
     D: Array
     """Square roots of its eigenvalues. (d,)"""
     p_sigma: Array
+    """The path of the mean, its steps made round by C^(−½): how long it is says whether σ grows. (d,)"""
     p_c: Array
+    """The path of the mean as it is, for the rank-one update of C. (d,)"""
 
 
 class Constants(NamedTuple):
@@ -62,7 +68,7 @@ def constants(d: int, population_size: int, parameters: str, refresh: int | None
         mu = population_size // 2
         weights = np.where(i <= mu, math.log(mu + 1) - np.log(i), 0.0)
         weights /= weights.sum()
-        mu_eff = float(1 / (weights @ weights))
+        mu_eff = float(1 / (weights.dot(weights)))
         c_sigma = (mu_eff + 2) / (d + mu_eff + 3)
         c_c = 4 / (d + 4)
         c_cov = 2 / (mu_eff * (d + math.sqrt(2)) ** 2)
@@ -71,8 +77,8 @@ def constants(d: int, population_size: int, parameters: str, refresh: int | None
     else:
         raw = math.log((population_size + 1) / 2) - np.log(i)  # (49)
         positive, negative = np.maximum(raw, 0), np.minimum(raw, 0)
-        mu_eff = float(positive.sum() ** 2 / (positive @ positive))
-        mu_eff_negative = float(negative.sum() ** 2 / max(negative @ negative, 1e-300))
+        mu_eff = float(positive.sum() ** 2 / (positive.dot(positive)))
+        mu_eff_negative = float(negative.sum() ** 2 / max(negative.dot(negative), 1e-300))
         c_sigma = (mu_eff + 2) / (d + mu_eff + 5)  # (55)
         c_c = (4 + mu_eff / d) / (d + 4 + 2 * mu_eff / d)  # (56)
         c_1 = 2 / ((d + 1.3) ** 2 + mu_eff)  # (57)
@@ -128,12 +134,12 @@ class CMAES:
         return CMAESState(xp.asarray(0), x0, sigma0, eye, eye, xp.ones_like(x0), zero, zero)
 
     def sample(self, state: CMAESState, z: Array, backend: Backend = NUMPY) -> Array:
-        y = (z * state.D) @ state.B.T  # (39) N(0, C)
+        y = (z * state.D).dot(state.B.T)  # (39) N(0, C)
         return state.mean + state.sigma * y  # (40) N(m, σ² C)
 
     def coordinates(self, state: CMAESState, x: Array) -> Array:
         """The draws of points that may come from anywhere, (n, d)."""
-        return ((x - state.mean) / state.sigma) @ state.B / state.D
+        return ((x - state.mean) / state.sigma).dot(state.B) / state.D
 
     def update(self, state: CMAESState, z: Array, f: Array, backend: Backend = NUMPY) -> CMAESState:
         xp = backend.xp
@@ -144,10 +150,10 @@ class CMAES:
         selected = xp.maximum(weights, 0.0)
         generation = state.generation + 1
 
-        z_w = selected @ z
-        y_w = state.B @ (state.D * z_w)
+        z_w = selected.dot(z)
+        y_w = state.B.dot(state.D * z_w)
         mean = state.mean + state.sigma * y_w  # (42), c_m = 1
-        p_sigma = follow(state.p_sigma, state.B @ z_w, k.c_sigma, k.mu_eff)  # (43): C^(-1/2) y_w = B z_w
+        p_sigma = follow(state.p_sigma, state.B.dot(z_w), k.c_sigma, k.mu_eff)  # (43): C^(-1/2) y_w = B z_w
         length = xp.sqrt(xp.vecdot(p_sigma, p_sigma)) / expected_norm(d)
         # (44); at most a factor e in one generation, as in the C implementation
         sigma = state.sigma * xp.exp(xp.minimum(1.0, k.c_sigma / k.d_sigma * (length - 1)))
@@ -157,11 +163,11 @@ class CMAES:
         # (46): a negative weight is scaled to a step of typical length, |C^(-1/2) y|² = |z|²
         norm2 = xp.vecdot(z, z)
         scaled = xp.where(weights < 0, weights * d / xp.maximum(norm2, 1e-300), weights)
-        y = (z * state.D) @ state.B.T
+        y = (z * state.D).dot(state.B.T)
         # (47): the decay of C, plus what p_c lacks while it is stalled
         decay = 1 - k.c_1 - k.c_mu * float(k.weights.sum())
         decay = decay + xp.where(stalled, k.c_1 * k.c_c * (2 - k.c_c), 0.0)
-        C = y.T @ ((k.c_mu * scaled)[:, None] * y)
+        C = y.T.dot((k.c_mu * scaled)[:, None] * y)
         C += (k.c_1 * p_c)[:, None] * p_c
         C += decay * state.C
         state = CMAESState(generation, mean, sigma, C, state.B, state.D, p_sigma, p_c)
@@ -174,7 +180,7 @@ class CMAES:
     def covariance(self, state: CMAESState, backend: Backend = NUMPY) -> Array:
         # Of the points it samples: C itself is ahead of its decomposition between refreshes.
         root = state.sigma * (state.B * state.D)
-        return root @ root.T
+        return root.dot(root.T)
 
 
 CMAES.__init__ = names_options(CMAES.__init__)  # type: ignore[method-assign]

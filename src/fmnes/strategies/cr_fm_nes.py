@@ -21,11 +21,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fmnes.arguments import is_number, names_options, shown
 from fmnes.backends import NUMPY, Array, Backend
@@ -40,64 +37,50 @@ from fmnes.steps.columns import (
 )
 from fmnes.steps.mirrored import pair_differences, pair_sums
 from fmnes.steps.paths import expected_norm, follow
-from fmnes.steps.phases import MOVEMENT, learning_rates, phase_name, phase_of
+from fmnes.steps.phases import MOVEMENT, phase_name, phase_of
 from fmnes.steps.ranking import ranks_by_value_then_distance
-from fmnes.steps.vd_gradient import gradient_at, lengths
-from fmnes.steps.weights import RankWeights, distance_alphas, distance_weights, rank_weights
+from fmnes.steps.vd_gradient import Gradient, Lengths, gradient_at, lengths
+from fmnes.steps.weights import distance_weights
 from fmnes.strategies.base import Shape
+from fmnes.strategies.cr_fm_nes_constants import Constants, constants
 
 #: The least 1 + s without `max_change`, so that D stays positive.
 MIN_FACTOR = 0.1
 
 
 class CRFMNESState(NamedTuple):
+    """What CR-FM-NES knows of its search: the covariance is σ² D (I + v vᵀ) D, held as two vectors."""
+
     mean: Array
-    """(d,)"""
+    """m, where the points are centred. (d,)"""
     sigma: Array
+    """σ, the step size."""
     D: Array
-    """(d,)"""
+    """The coordinates' own scales, the diagonal of D. (d,)"""
     v: Array
-    """(d,)"""
+    """The one direction that is no coordinate's, in units of D. (d,)"""
     p_sigma: Array
-    """(d,)"""
+    """The path of the mean in the draws' coordinates: how long it is decides the phase. (d,)"""
     p_c: Array
-    """(d,)"""
+    """The path of the mean, over σ, for the rank-one update. (d,)"""
 
 
-class Constants(NamedTuple):
-    """All that depends on d and λ alone; tables by the number of feasible points, λ_F = 0 … λ."""
+class Weighted(NamedTuple):
+    """The draws with their weights, as far as it takes no d numbers: what their sums need."""
 
-    weights: RankWeights
-    alphas: NDArray[np.float64]
-    """(λ + 1,)"""
-    eta_sigma: NDArray[np.float64]
-    """By phase and λ_F. (3, λ + 1)"""
-    eta_B: NDArray[np.float64]
-    """(λ + 1,)"""
-    c_1: NDArray[np.float64]
-    """(λ + 1,)"""
-    expected_norm: float
-    c_sigma: float
-    c_c: float
-
-
-@cache
-def constants(d: int, population_size: int) -> Constants:
-    weights = rank_weights(population_size)
-    mu = weights.mu_eff
-    feasible: Any = np.arange(population_size + 1)
-    share = feasible / population_size
-    return Constants(
-        weights=weights,
-        # Unlike in FM-NES: λ under the first root, c_σ without √d, η_B the same in every phase, λ_F in c₁.
-        alphas=distance_alphas(d, population_size, public=True),
-        eta_sigma=learning_rates(d, population_size).sigma,
-        eta_B=np.tanh((np.minimum(0.02 * feasible, 3 * math.log(d)) + 5) / (0.23 * d + 25)),
-        c_1=2 / ((d + 1.3) ** 2 + mu) * max(0, d - 5) / 6 * share,
-        expected_norm=expected_norm(d),
-        c_sigma=(mu + 2) / (d + mu + 5),
-        c_c=(4 + mu / d) / (d + 4 + 2 * mu / d),
-    )
+    S: Array
+    """Differences of the pairs' weights. (n,)"""
+    W: Array
+    """Sums of the pairs' weights, times η_B: the samples' coefficients in s and t. (n,)"""
+    Wa: Array
+    """W_k a_k (n,)"""
+    Sa: Array
+    """ΣS_k a_k"""
+    Waa: Array
+    """ΣW_k a_k²"""
+    a_c: Array
+    """v̄·z_c, of the new p_c"""
+    c_1: Array
 
 
 @dataclass(frozen=True)
@@ -143,9 +126,8 @@ class CRFMNES:
 
     def sample(self, state: CRFMNESState, z: Array, backend: Backend = NUMPY) -> Array:
         """z: (λ/2, d). Returns the points, each draw's two beside each other (λ, d)."""
-        xp = backend.xp
-        length, _, kappa = lengths(state.v, xp)
-        along_v = (kappa * dot(z, state.v, xp) / length**2)[:, None]  # y = z + κ a v̄
+        length, _, kappa = lengths(state.v, backend)
+        along_v = (kappa * dot(z, state.v, backend) / length**2)[:, None]  # y = z + κ a v̄
 
         def steps(z: Array, D: Array, v: Array) -> Array:
             scale = state.sigma * D
@@ -155,103 +137,83 @@ class CRFMNES:
 
     def coordinates(self, state: CRFMNESState, x: Array) -> Array:
         """The draws of points that may come from anywhere, (n, d): y = z + κ a v̄, so a = v̄·y/(1 + κ)."""
-        length, _, kappa = lengths(state.v, np)
+        length, _, kappa = lengths(state.v, NUMPY)
         y = (x - state.mean) / (state.sigma * state.D)
         v_bar = state.v / length
         along_v = kappa / (1 + kappa) * y.dot(v_bar)
         return y - along_v[:, None] * v_bar
 
     def update(self, state: CRFMNESState, z: Array, f: Array, backend: Backend = NUMPY) -> CRFMNESState:
-        """z: (λ/2, d) as given to `sample`, or a draw for each point, (λ, d); f: (λ,)."""
+        """z: (λ/2, d) as given to `sample`, or a draw for each point, (λ, d); f: (λ,).
+
+        Laws are those of a generation in which f says nothing; the paths have them if they had them before.
+        """
         xp = backend.xp
         n, d = z.shape
         k = backend.arrays(constants(d, len(f)), state.mean.dtype)
-        mu_eff = k.weights.mu_eff
-
-        length, root, kappa = lengths(state.v, xp)
+        at = lengths(state.v, backend)
 
         # The draws for the first time: inner products, hence the ranks.
-        def products(z: Array, v: Array, D: Array, p_c: Array) -> tuple[Any, Any]:
-            return (), (dot(z, z, xp), dot(z, v, xp), dot(v, p_c / D, xp))
-
+        products = partial(_products, backend=backend)
         _, (norm2, vz, vp) = by_columns(products, z, state.v, state.D, state.p_c, backend=backend)
-        ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)
+        a = vz / at.length  # v̄·z ~ N(0, 1)
+        a_c = vp / (at.length * at.root)  # v̄·z_c ~ N(0, 1), of the p_c so far
+        ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)  # norm2 ~ χ²(d)
 
         # The second time: the path, hence the phase, hence the weights. |p_σ| would also follow from the
         # products of the draws with each other, but those cost more than reading z once more.
         by_rank = k.weights.centred[ranks]
-        S_rank = pair_differences(by_rank, n)
-
-        def path(z: Array, p_sigma: Array) -> tuple[Any, Any]:
-            p_sigma = follow(p_sigma, weighted_sum(S_rank, z, xp), k.c_sigma, mu_eff)
-            return (p_sigma,), (dot(p_sigma, p_sigma, xp),)
-
+        path = partial(_path, S=pair_differences(by_rank, n), k=k, backend=backend)
         (p_sigma,), (path_norm2,) = by_columns(path, z, state.p_sigma, backend=backend)
         phase = phase_of(xp.sqrt(path_norm2), k.expected_norm, backend)
         weights = backend.choose(
             phase == MOVEMENT,
-            lambda: distance_weights(k.weights, ranks, norm2, k.alphas[feasible], k.expected_norm, xp),
+            lambda: distance_weights(k.weights, ranks, norm2, k.alphas[feasible], k.expected_norm, backend),
             lambda: by_rank,
         )
-        eta_sigma = k.eta_sigma[phase, feasible]
-        c_1 = k.c_1[feasible]
+        G_sigma = dot(pair_sums(weights, n), norm2 - d, backend) / d  # Σ w (|z|² − d)/d, of mean 0
 
-        # The third time: the sums. W has η_B in it from here on, the coefficient of its samples in s and t.
-        a = vz / length
-        S = pair_differences(weights, n)
-        W = pair_sums(weights, n)
-        G_sigma = dot(W, norm2 - d, xp) / d
-        W = k.eta_B[feasible] * W
-        Wa, Waa, Sa = W * a, dot(W, a * a, xp), dot(S, a, xp)
-        a_c = follow(vp / (length * root), Sa, k.c_c, mu_eff)  # v̄·z_c
-        N = Waa + c_1 * (a_c * a_c - 1)
-        gradient = gradient_at(state.v, length, root, xp)
-
-        def sums(z: Array, mean: Array, D: Array, v: Array, p_c: Array) -> tuple[Any, Any]:
-            v_bar = v / length
-            Sz, Waz, Wzz = draw_sums(S, Wa, W, z, backend)
-            step = D * (Sz + (kappa * Sa) * v_bar)  # Σ w (x − m)/σ
-            p_c = follow(p_c, step, k.c_c, mu_eff)
-            z_c = p_c / D - (kappa * a_c) * v_bar
-            P = Waz + (c_1 * a_c) * z_c - (Waa + c_1 * a_c * a_c) * v_bar
-            Q = Wzz + c_1 * (z_c * z_c - 1)
-            s, t = gradient.begin(v_bar, P, Q, N)
-            return (mean + state.sigma * step, p_c, s, t), gradient.projections(v_bar, s, xp)
-
+        # The third time: the sums, hence where the mean goes, and the gradient.
+        weighted = _weighted(weights, a, a_c, feasible, k, backend)
+        gradient = gradient_at(state.v, at.length, at.root, backend)
+        move = partial(
+            _move, weighted=weighted, gradient=gradient, at=at, sigma=state.sigma, k=k, backend=backend
+        )
         (mean, p_c, s, t), (qq, qs) = by_columns(
-            sums, z, state.mean, state.D, state.v, state.p_c, backend=backend
+            move, z, state.mean, state.D, state.v, state.p_c, backend=backend
         )
 
-        # The draws are done with. How far D and v would go, and how far they may.
-        def finish(v: Array, s: Array, t: Array) -> tuple[Any, Any]:
-            s, t = gradient.finish(v / length, s, t, qq, qs, xp)
-            return (s, t), (dot(t, t, xp),)
-
+        # The draws are done with. How far D and v would go, how far they may, and there they go.
+        finish = partial(_finish, gradient=gradient, length=at.length, qq=qq, qs=qs, backend=backend)
         (s, t), (t_norm2,) = by_columns(finish, state.v, s, t, backend=backend)
-        change = xp.maximum(largest(s, xp), xp.sqrt(t_norm2) / length**2)
-        rate = 1.0 if self.max_change is None else self.max_change / xp.maximum(change, self.max_change)
-
-        def apply(D: Array, v: Array, s: Array, t: Array) -> tuple[Any, Any]:
-            D = D * xp.maximum(1 + rate * s, MIN_FACTOR)
-            v = v + (rate / length) * t
-            return (D, v), (xp.log(D).sum(), dot(v, v, xp))
-
+        apply = partial(
+            _apply, rate=self._rate(s, t_norm2, at.length, backend), length=at.length, backend=backend
+        )
         (D, v), (log_D, length2) = by_columns(apply, state.D, state.v, s, t, backend=backend)
         D *= xp.exp(-(log_D + 0.5 * xp.log1p(length2)) / d)  # by logarithms: det D itself would overflow
         return CRFMNESState(
             mean=mean,
-            sigma=state.sigma * xp.exp(0.5 * eta_sigma * G_sigma),
+            sigma=state.sigma * xp.exp(0.5 * k.eta_sigma[phase, feasible] * G_sigma),
             D=D,
             v=v,
             p_sigma=p_sigma,
             p_c=p_c,
         )
 
+    def _rate(self, s: Array, t_norm2: Array, length: Array, backend: Backend) -> Array:
+        """The share of the steps in D and v that `max_change` leaves: 1 where they keep to it."""
+        if self.max_change is None:
+            return 1.0
+        xp = backend.xp
+        change = xp.maximum(largest(s, backend), xp.sqrt(t_norm2) / length**2)
+        return self.max_change / xp.maximum(change, self.max_change)
+
     def shape(self, state: CRFMNESState, backend: Backend = NUMPY) -> Shape:
         """Axis lengths are the coordinates' standard deviations over σ; C's own axes would take O(d²)."""
         xp = backend.xp
         d = len(state.mean)
-        phase = phase_name(xp.sqrt(dot(state.p_sigma, state.p_sigma, xp)), expected_norm(d), backend)
+        path_norm = xp.sqrt(dot(state.p_sigma, state.p_sigma, backend))
+        phase = phase_name(path_norm, expected_norm(d), backend)
         return Shape(state.mean, state.sigma, _spread(state, backend), phase)
 
     def deviations(self, state: CRFMNESState, backend: Backend = NUMPY) -> Array:
@@ -262,6 +224,86 @@ class CRFMNES:
         D = state.sigma * state.D
         Dv = D * state.v
         return backend.xp.diag(D * D) + Dv[:, None] * Dv
+
+
+# The parts of an update that read arrays of d columns: each returns columns, and sums over them (by_columns).
+
+
+def _products(z: Array, v: Array, D: Array, p_c: Array, *, backend: Backend) -> tuple[Any, Any]:
+    """|z_k|² and v·z_k of each draw, and v·(p_c/D), which is |v| √g a_c."""
+    return (), (dot(z, z, backend), dot(z, v, backend), dot(v, p_c / D, backend))
+
+
+def _path(z: Array, p_sigma: Array, *, S: Array, k: Constants, backend: Backend) -> tuple[Any, Any]:
+    """p_σ ~ N(0, I), and |p_σ|²."""
+    p_sigma = follow(p_sigma, weighted_sum(S, z, backend), k.c_sigma, k.weights.mu_eff)
+    return (p_sigma,), (dot(p_sigma, p_sigma, backend),)
+
+
+def _weighted(
+    weights: Array, a: Array, a_c: Array, feasible: Array, k: Constants, backend: Backend
+) -> Weighted:
+    """weights: (λ,); a: v̄·z_k (n,); a_c: v̄·z_c of the p_c so far."""
+    n = len(a)
+    S = pair_differences(weights, n)
+    W = k.eta_B[feasible] * pair_sums(weights, n)
+    Sa = dot(S, a, backend)
+    return Weighted(
+        S=S,
+        W=W,
+        Wa=W * a,
+        Sa=Sa,
+        Waa=dot(W, a * a, backend),
+        a_c=follow(a_c, Sa, k.c_c, k.weights.mu_eff),  # ~ N(0, 1): the path p_c takes, seen along v̄
+        c_1=k.c_1[feasible],
+    )
+
+
+def _move(
+    z: Array,
+    mean: Array,
+    D: Array,
+    v: Array,
+    p_c: Array,
+    *,
+    weighted: Weighted,
+    gradient: Gradient,
+    at: Lengths,
+    sigma: Array,
+    k: Constants,
+    backend: Backend,
+) -> tuple[Any, Any]:
+    """The new mean and p_c, and the gradient's beginning: s₂/H and the first t."""
+    S, W, Wa, Sa, Waa, a_c, c_1 = weighted
+    v_bar = v / at.length
+    Sz, Waz, Wzz = draw_sums(S, Wa, W, z, backend)
+    step = D * (Sz + (at.kappa * Sa) * v_bar)  # Σ w (x − m)/σ ~ N(0, D (I + v vᵀ) D/μ_eff)
+    p_c = follow(p_c, step, k.c_c, k.weights.mu_eff)  # ~ N(0, D (I + v vᵀ) D)
+    z_c = p_c / D - (at.kappa * a_c) * v_bar  # ~ N(0, I)
+    # The samples' sums and z_c's share: of a z_⊥, of z∗z − 1, of a² − 1. Each has mean 0.
+    P = Waz + (c_1 * a_c) * z_c - (Waa + c_1 * a_c * a_c) * v_bar
+    Q = Wzz + c_1 * (z_c * z_c - 1)
+    N = Waa + c_1 * (a_c * a_c - 1)
+    s, t = gradient.begin(v_bar, P, Q, N)
+    return (mean + sigma * step, p_c, s, t), gradient.projections(v_bar, s, backend)
+
+
+def _finish(
+    v: Array, s: Array, t: Array, *, gradient: Gradient, length: Array, qq: Array, qs: Array, backend: Backend
+) -> tuple[Any, Any]:
+    """s and t, and |t|². qq, qs: the gradient's projections."""
+    s, t = gradient.finish(v / length, s, t, qq, qs, backend)
+    return (s, t), (dot(t, t, backend),)
+
+
+def _apply(
+    D: Array, v: Array, s: Array, t: Array, *, rate: Array, length: Array, backend: Backend
+) -> tuple[Any, Any]:
+    """D and v after this share of their steps, and ln det D and |v|², by which det D is set right."""
+    xp = backend.xp
+    D = D * xp.maximum(1 + rate * s, MIN_FACTOR)
+    v = v + (rate / length) * t
+    return (D, v), (xp.log(D).sum(), dot(v, v, backend))
 
 
 def _spread(state: CRFMNESState, backend: Backend) -> Array:

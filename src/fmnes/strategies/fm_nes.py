@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,15 +30,13 @@ from numpy.typing import ArrayLike
 from fmnes.arguments import check_number, names_options, shown
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
-from fmnes.steps.axes import Axes, decomposed, turned
 from fmnes.steps.expansion import axis_factors, expansion_rate
 from fmnes.steps.low_rank import exponential
 from fmnes.steps.mirrored import mirrored_points, pair_differences, pair_sums
 from fmnes.steps.paths import expected_norm, follow
 from fmnes.steps.phases import MOVEMENT, phase_name, phase_of
 from fmnes.steps.ranking import ranks_by_value_then_distance
-from fmnes.steps.ridge import LEADING, on_ridge
-from fmnes.steps.shape import Factor, axis_growth, inverse_times, times, with_rank_one
+from fmnes.steps.shape import Factor, axis_growth
 from fmnes.steps.successes import (
     MAX_GROWTH,
     follow_share,
@@ -51,6 +49,14 @@ from fmnes.strategies.base import Shape
 from fmnes.strategies.checks import check_choice, check_shape_matrix, own_matrix, settle_positive_ints
 from fmnes.strategies.equality import EqualByContent
 from fmnes.strategies.fm_nes_constants import SMALL, Selected, constants, selected, selected_by
+from fmnes.strategies.fm_nes_shape import Growth, new_shape
+from fmnes.strategies.fm_nes_state import (
+    FMNESState,
+    meet_first_failure,
+    refresh,
+    unchanged,
+    with_first_shape,
+)
 
 #: Settings in which adaptive FM-NES departs from the paper.
 DEPARTURES: dict[str, Any] = {
@@ -59,33 +65,6 @@ DEPARTURES: dict[str, Any] = {
     "step_size": "path",
     "population": "adaptive",
 }
-
-
-class FMNESState(NamedTuple):
-    generation: Array
-    mean: Array
-    """(d,)"""
-    sigma: Array
-    F: Array
-    """(d, d)"""
-    A: Array
-    """(d, d)"""
-    A_inverse: Array | None
-    """(d, d); None where the rank-one update is never made."""
-    p_sigma: Array
-    """(d,)"""
-    p_c: Array
-    """(d,), in F's frame"""
-    gamma: Array
-    unconstrained: Array
-    """h_unconst"""
-    F0: Array | None
-    """F and A of B⁽⁰⁾, for the reset; None for the identity. (d, d)"""
-    A0: Array | None
-    share: Array | None = None
-    """Smoothed share of points that succeed; None where nothing depends on it."""
-    p_step: Array | None = None
-    """The path that the step size follows; None where it follows none. (d,)"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +165,7 @@ class FMNES(EqualByContent):
             share=xp.ones_like(sigma0) if self.population != "published" or self._by_path else None,
             p_step=xp.zeros_like(x0) if self._by_path else None,
         )
-        return _first_shape(state, xp)
+        return with_first_shape(state, backend)
 
     @property
     def _by_path(self) -> bool:
@@ -222,7 +201,7 @@ class FMNES(EqualByContent):
     def sample(self, state: FMNESState, z: Array, backend: Backend = NUMPY) -> Array:
         """Lines 3–6. z: (λ/2, d). Returns the points, each draw's two beside each other (λ, d)."""
         steps = z.dot(state.A.T).dot(state.F.T)  # rows B z ~ N(0, B Bᵀ)
-        return mirrored_points(state.mean, state.sigma, steps, backend.xp)
+        return mirrored_points(state.mean, state.sigma, steps, backend)
 
     def coordinates(self, state: FMNESState, x: Array) -> Array:
         """The draws of points that may come from anywhere: z with x = m + σ B z. (n, d) -> (n, d)"""
@@ -266,7 +245,7 @@ class FMNES(EqualByContent):
         mu_eff = selected.weights.mu_eff
         first_failure = state.unconstrained & (feasible < lam)
         state = backend.cond(  # lines 8–11
-            first_failure, lambda s: self._meet_first_failure(s, xp), _unchanged, state
+            first_failure, lambda s: meet_first_failure(s, self.reset, backend), unchanged, state
         )
 
         by_rank = selected.weights.centred[ranks]
@@ -275,12 +254,13 @@ class FMNES(EqualByContent):
         phase = phase_of(xp.sqrt(p_sigma.dot(p_sigma)), k.expected_norm, backend)
         moving = phase == MOVEMENT
 
+        if population_size is None:
+            alpha = k.alphas[feasible]
+        else:
+            alpha = distance_alpha(feasible.astype(z.dtype), d, lam, self.alpha == "public", backend)
+
         def by_distance() -> tuple[Array, Array]:
-            if population_size is None:
-                alpha = k.alphas[feasible]
-            else:
-                alpha = distance_alpha(feasible.astype(z.dtype), d, lam, self.alpha == "public", xp)
-            weights = distance_weights(selected.weights, ranks, norm2, alpha, k.expected_norm, xp, lam)
+            weights = distance_weights(selected.weights, ranks, norm2, alpha, k.expected_norm, backend, lam)
             return weights, pair_differences(weights, n).dot(z)
 
         weights, G_delta = backend.choose(moving, by_distance, lambda: (by_rank, drift))  # lines 13, 15
@@ -322,11 +302,15 @@ class FMNES(EqualByContent):
         if state.A_inverse is not None:
             inverse_gain = change.inverse_core.dot(change.basis.dot(state.A_inverse))
         factor = Factor(change.basis, y.dot(change.core), inverse_gain)
-        tau = axis_growth(state.A, y, factor.gain, change.gram, log_trace, xp)  # lines 21–24
+        tau = axis_growth(state.A, y, factor.gain, change.gram, log_trace, backend)  # lines 21–24
         gamma = expansion_rate(state.gamma, tau, d, lam, backend)  # lines 25, 26
         Q, log_det_Q = axis_factors(gamma, tau, moving, backend)  # lines 27–31
         row_scale = Q * xp.exp(log_trace - log_det_Q)
-        A, A_inverse = self._new_shape(state, p_c, factor, row_scale, selected.c_1, backend)
+        growth = Growth(state.A, state.A_inverse, factor, row_scale, p_c, selected.c_1)
+        whole = self.refresh == 1 or d <= SMALL
+        A, A_inverse = new_shape(  # lines 30, 32–35
+            growth, self.rank_one, state.unconstrained, self.ridge_threshold, whole, backend
+        )
         state = FMNESState(
             generation=generation,
             mean=mean,
@@ -345,7 +329,7 @@ class FMNES(EqualByContent):
         )
         every = self.refresh or k.refresh
         return backend.cond(  # type: ignore[no-any-return]
-            generation % every == 0, lambda s: _refresh(s, every, k.decompose, backend), _unchanged, state
+            generation % every == 0, lambda s: refresh(s, every, k.decompose, backend), unchanged, state
         )
 
     def shape(self, state: FMNESState, backend: Backend = NUMPY) -> Shape:
@@ -357,15 +341,6 @@ class FMNES(EqualByContent):
     def covariance(self, state: FMNESState, backend: Backend = NUMPY) -> Array:
         B = state.sigma * state.F.dot(state.A)
         return B.dot(B.T)
-
-    def _meet_first_failure(self, state: FMNESState, xp: Any) -> FMNESState:
-        """Lines 9 and 10. Without the reset (Method B) only h_unconst changes."""
-        state = state._replace(unconstrained=state.unconstrained & False)
-        if not self.reset:
-            return state
-        zero = xp.zeros_like(state.mean)
-        state = state._replace(p_sigma=zero, p_c=zero, gamma=xp.ones_like(state.gamma))
-        return _first_shape(state if state.p_step is None else state._replace(p_step=zero), xp)
 
     def _selected(
         self,
@@ -384,41 +359,8 @@ class FMNES(EqualByContent):
         size = lam if published else parents_of(feasible, d, lam, backend)
         if backend is NUMPY:
             return backend.arrays(selected(d, lam, int(size), self.path_rate, self._for_every_d), dtype)  # type: ignore[no-any-return]
-        weights = weights_of_half(backend.xp.log(size / 2 + 1).astype(dtype), room, backend.xp, lam)
+        weights = weights_of_half(backend.xp.log(size / 2 + 1).astype(dtype), room, backend, lam)
         return selected_by(weights, d, self.path_rate, self._for_every_d, backend)
-
-    def _new_shape(
-        self, state: FMNESState, p_c: Array, factor: Factor, row_scale: Array, c_1: Array, backend: Backend
-    ) -> tuple[Array, Array | None]:
-        """A and A⁻¹: lines 30 and 32–35."""
-        A, A_inverse = state.A, state.A_inverse
-        if A_inverse is None:  # rank_one == "never"
-            return times(A, factor, row_scale), None
-
-        def lengthened() -> tuple[Array, Array]:
-            v = A_inverse.dot(p_c)  # B⁻¹ p_c, with the B from before this generation's update
-            longer, scale = with_rank_one(factor, v, p_c, A_inverse, c_1, backend.xp)
-            return times(A, longer, scale * row_scale), inverse_times(A_inverse, longer, scale * row_scale)
-
-        def on_ridges() -> tuple[Array, Array]:
-            # Line 32 tests the shape that line 30 makes; of that one a few rows are enough.
-            whole = self.refresh == 1 or len(A) <= SMALL
-            if whole:
-                tested = times(A, factor, row_scale)
-            else:
-                first = slice(0, LEADING)
-                tested = times(A[first], factor._replace(gain=factor.gain[first]), row_scale[first])
-
-            def plain() -> tuple[Array, Array]:
-                new = tested if whole else times(A, factor, row_scale)
-                return new, inverse_times(A_inverse, factor, row_scale)
-
-            ridge = on_ridge(tested, self.ridge_threshold, backend)
-            return backend.cond(ridge, lengthened, plain)  # type: ignore[no-any-return]
-
-        if self.rank_one == "always":
-            return lengthened()
-        return backend.cond(state.unconstrained, lengthened, on_ridges)  # type: ignore[no-any-return]
 
 
 FMNES.__init__ = names_options(FMNES.__init__)  # type: ignore[method-assign]
@@ -432,32 +374,3 @@ def AFMNES(**settings: Any) -> FMNES:
 def DXNESIC(**settings: Any) -> FMNES:
     """Settings of DX-NES-IC: FM-NES without the rank-one update and without the reset."""
     return FMNES(**{"rank_one": "never", "reset": False, **settings})
-
-
-def _unchanged(state: FMNESState) -> FMNESState:
-    return state
-
-
-def _first_shape(state: FMNESState, xp: Any) -> FMNESState:
-    """B = B⁽⁰⁾: at the start, and at the reset."""
-    d = len(state.mean)
-    eye = xp.eye(d, dtype=state.mean.dtype)
-    F, A = (eye, eye) if state.A0 is None else (state.F0, state.A0)
-    return state._replace(
-        F=F,
-        A=A,
-        # A⁽⁰⁾ = D Vᵀ, so its inverse V D⁻¹ is its transpose over the squared row lengths.
-        A_inverse=None if state.A_inverse is None else A.T / xp.vecdot(A, A),
-    )
-
-
-def _refresh(state: FMNESState, every: int, decompose: int, backend: Backend) -> FMNESState:
-    """Turn F's columns into the eigenvectors of B Bᵀ again (line 21)."""
-    axes = Axes(state.F, state.A, state.A_inverse, state.p_c)
-    always = every == 1 or decompose == 1
-    F, A, A_inverse, p_c = backend.cond(
-        always or state.generation % (decompose * every) == 0,
-        lambda: decomposed(axes, backend),
-        lambda: turned(axes, backend),
-    )
-    return state._replace(F=F, A=A, A_inverse=A_inverse, p_c=p_c)

@@ -27,11 +27,14 @@ from fmnes.strategies.equality import EqualByContent
 
 
 class XNESState(NamedTuple):
+    """What xNES knows of its search: points are x = m + σ B z."""
+
     mean: Array
-    """(d,)"""
+    """m, where the points are centred. (d,)"""
     sigma: Array
+    """σ, the step size."""
     B: Array
-    """(d, d)"""
+    """The shape, with determinant 1. (d, d)"""
 
 
 def learning_rate(d: int) -> float:
@@ -73,7 +76,7 @@ class XNES(EqualByContent):
         return XNESState(x0, sigma0 * scale, xp.asarray(B0, dtype=x0.dtype))
 
     def sample(self, state: XNESState, z: Array, backend: Backend = NUMPY) -> Array:
-        return state.mean + state.sigma * (z @ state.B.T)
+        return state.mean + state.sigma * (z.dot(state.B.T))
 
     def coordinates(self, state: XNESState, x: Array) -> Array:
         """The draws of points that may come from anywhere, (n, d)."""
@@ -85,14 +88,14 @@ class XNES(EqualByContent):
         eta = learning_rate(d)
         ranks, _ = ranks_by_value(f, backend)
         weights = xp.asarray(rank_weights(n).centred, dtype=z.dtype)[ranks]
-        G_delta = weights @ z
-        G_sigma = (weights @ xp.vecdot(z, z)) / d  # the weights sum to zero, so −I drops out
-        mean = state.mean + state.sigma * (state.B @ G_delta)
+        G_delta = weights.dot(z)
+        G_sigma = weights.dot(xp.vecdot(z, z)) / d  # the weights sum to zero, so −I drops out
+        mean = state.mean + state.sigma * (state.B.dot(G_delta))
         sigma = state.sigma * xp.exp(0.5 * eta * G_sigma)
         if d == 1:  # a shape of determinant 1 in one dimension is 1
             return XNESState(mean, sigma, state.B)
         growth = exponential(z, weights, 0.5 * eta, backend)
-        B = ((state.B @ growth.basis.T) @ growth.core) @ growth.basis
+        B = state.B.dot(growth.basis.T).dot(growth.core).dot(growth.basis)
         B += state.B
         B *= xp.exp(-0.5 * eta * G_sigma)
         return XNESState(mean, sigma, B)
@@ -102,7 +105,7 @@ class XNES(EqualByContent):
 
     def covariance(self, state: XNESState, backend: Backend = NUMPY) -> Array:
         B: Any = state.sigma * state.B
-        return B @ B.T
+        return B.dot(B.T)
 
 
 XNES.__init__ = names_options(XNES.__init__)  # type: ignore[method-assign]

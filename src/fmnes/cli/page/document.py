@@ -12,12 +12,16 @@ from fmnes.run.reading import Run, read_run
 ORDER = ("head", "next", "best", "course", "where", "failures", "when", "movement", "steps", "settings")
 
 
-def report(path: Path) -> str:
-    """The page of the run in this directory, as it is now. Raises RunError for what is none."""
+def report(path: Path, more: Mapping[str, str] | None = None) -> str:
+    """The page of the run in this directory, as it is now. Raises RunError for what is none.
+
+    more: further parts, {name: markup}, which come right after what became of the run.
+    """
     run = read_run(path)
     told = content.parts(run, path)
     told["settings"] += content.made_at()
-    return markup.document(run.path.name, in_order({**told, **drawings(run)}))
+    parts = list(in_order({**told, **drawings(run)}).items())
+    return markup.document(run.path.name, dict([*parts[:2], *(more or {}).items(), *parts[2:]]))
 
 
 def drawings(run: Run) -> dict[str, str]:

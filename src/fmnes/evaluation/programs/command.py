@@ -1,6 +1,7 @@
 """External programs as objectives: a point goes in as arguments, files or JSON, a number comes out.
 
 `Command` holds the settings. `inputs.py` fills `template.py`'s holes and lays out what a program is given,
+`program.py` finds the program, `runnable.py` says whether it can run,
 `runner.py` keeps some programs running, each in a directory of `workspace.py`, and `process.py` runs one of
 them. `verdict.py` says what came of it: from what it answers (`answer.py`), or from where the user says that
 the value stands (`sources.py`). What it leaves running is for `guard.py`, what it leaves on disk for
@@ -10,14 +11,8 @@ the value stands (`sources.py`). What it leaves running is for `guard.py`, what 
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import sys
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -28,11 +23,10 @@ from fmnes.errors import ArgumentError, Infeasible, Lost
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.checks import check_bytes, check_codes, check_strings
 from fmnes.evaluation.programs.environment import check_environment
-from fmnes.evaluation.programs.inputs import TAKEN, Inputs, check_targets, point_of, read_inputs
+from fmnes.evaluation.programs.inputs import TAKEN, check_targets
+from fmnes.evaluation.programs.runnable import check_runnable
 from fmnes.evaluation.programs.sources import check_source
-from fmnes.evaluation.programs.template import Hole, SomeNumber, parse_argument
-from fmnes.evaluation.supervision import need_supervision
-from fmnes.outcome import Outcome, lost
+from fmnes.evaluation.programs.template import SomeNumber, parse_argument
 
 
 @dataclass(frozen=True)
@@ -161,106 +155,15 @@ class Command:
         point = np.asarray(x if named is None else list(named.values()), dtype=float).reshape(-1)
         if not np.isfinite(point).all():
             raise ArgumentError(f"x: found {point}, wanted finite numbers")
-        self.check(point.size, named)
-        outcome = self.run(Task(point, 0, 0), named=named)
+        from fmnes.evaluation.programs.runner import run_once  # which knows this class, and is POSIX's
+
+        check_runnable(self, point.size, named)
+        outcome = run_once(self, Task(point, 0, 0), named=named)
         if outcome.status == "value":
             return outcome.value
         error = (Lost if outcome.status == "lost" else Infeasible)(outcome.reason)
         error.add_note(outcome.detail)
         raise error
-
-    def run(
-        self, task: Task, deadline: float | None = None, named: Mapping[str, Any] | None = None
-    ) -> Outcome:
-        """What comes of one evaluation; `named` is the point in the user's words, if it has names."""
-        # Which knows this class, and is POSIX's.
-        from fmnes.evaluation.programs.runner import CommandEvaluator
-        from fmnes.evaluation.programs.workspace import by_hand
-
-        directory = None if self.directory is None else str(self.directory)
-        workspace = by_hand(directory, self.max_kept, os.getpid())
-        give = None if named is None else lambda x: dict(named)
-        evaluator = CommandEvaluator(self, named=give, workspace=workspace)
-        try:
-            for _, outcome in evaluator([task], deadline):
-                return outcome
-            return lost("stopped at the deadline")
-        finally:
-            evaluator.close()
-
-    def check(
-        self,
-        d: int | None = None,
-        names: Iterable[str] | Mapping[str, Any] | None = None,
-        *,
-        elsewhere: bool = False,
-    ) -> None:
-        """Raises ArgumentError if it cannot run, or not with points of d coordinates or of these names.
-
-        names: those of the parameters; or a point, {name: value}, which also tells whole numbers.
-        elsewhere: it is to run on other machines, and only there it can be seen whether the program is there.
-        """
-        self._check_names(read_inputs(self), d, names)
-        if elsewhere:
-            return
-        need_supervision("Command")
-        self._check_program()
-        if self.memory_limit is not None and not sys.platform.startswith("linux"):
-            raise ArgumentError(f"memory_limit: found {self.memory_limit}, wanted None: it needs Linux")
-        place = Path(self.directory or tempfile.gettempdir())
-        place = place if place.exists() else place.parent
-        if not place.is_dir() or not os.access(place, os.W_OK):
-            raise ArgumentError(f"directory: found {str(place)!r}, wanted a directory we may write to")
-
-    def _check_names(self, inputs: Inputs, d: int | None, names: Iterable[str] | None) -> None:
-        if names is None:
-            if d is not None:
-                inputs.check(point_of(self.names, np.zeros(d)), self.names is not None)
-            return
-        names = names if isinstance(names, Mapping) else tuple(names)
-        if self.names is not None and tuple(names) != self.names:
-            raise ArgumentError(f"names: found {self.names}, wanted those of the parameters: {tuple(names)}")
-        for name in TAKEN:
-            if name in names:
-                raise ArgumentError(f"parameters: found the name {name!r}, which is taken; wanted another")
-        inputs.check(names, True)
-
-    def _check_program(self) -> None:
-        name = self.argv[0]
-        path = self.program
-        if os.sep not in path or not os.path.exists(path):
-            beside = os.sep not in name and os.path.exists(os.path.join(str(self.here), name))
-            hint = f"; did you mean './{name}'?" if beside else ", wanted one on the PATH, or a path to one"
-            raise ArgumentError(f"argv: found no program {name!r}{hint}")
-        if os.path.isdir(path):
-            raise ArgumentError(f"argv: found the directory {name!r}, wanted a program")
-        if not os.access(path, os.X_OK):
-            raise ArgumentError(
-                f"argv: found {name!r}, which is not executable; run chmod +x on it, or put its interpreter "
-                f"first: ['python', '{{here}}/{os.path.basename(name)}', ...]"
-            )
-        with suppress(PermissionError), open(path, "rb") as file:  # a binary need not be readable
-            first = file.readline(256)
-            interpreter = re.split(r"[ \t\n]", first[2:].decode(errors="replace").lstrip(" \t"))[0]
-            if first.startswith(b"#!") and not os.access(os.path.join(str(self.here), interpreter), os.X_OK):
-                windows = " (it ends in \\r: save the file with Unix line ends)" * interpreter.endswith("\r")
-                raise ArgumentError(
-                    f"argv: found {name!r}, whose interpreter {interpreter!r} is missing{windows}"
-                )
-
-    @property
-    def program(self) -> str:
-        """The path of the program, absolute because it does not run here."""
-        template = parse_argument(self.argv[0])
-        for hole in template.pieces:
-            if isinstance(hole, Hole) and hole.text != "here":
-                raise ArgumentError(
-                    f"argv: found {{{hole.text}}} in the program's name, wanted it among the arguments"
-                )
-        name = template.fill({"here": str(self.here)})
-        if os.sep not in name:
-            name = shutil.which(name, path=(self.environment or {}).get("PATH")) or name
-        return os.path.join(str(self.here), name.removeprefix("./")) if os.sep in name else name
 
 
 # A decorator of the class would hide its signature from `help` and from type checkers.

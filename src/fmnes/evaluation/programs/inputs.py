@@ -21,6 +21,7 @@ from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.checks import read_plain
 from fmnes.evaluation.programs.process import PARAMS, RESULTS, STDERR, STDIN, STDOUT
+from fmnes.evaluation.programs.program import find_program
 from fmnes.evaluation.programs.template import SomeNumber, Template, parse_argument, parse_file
 from fmnes.result import Vector
 
@@ -150,7 +151,7 @@ def read_inputs(command: Command) -> Inputs:
             _check_support(support[-1], str(command.directory or tempfile.gettempdir()))
     stdin = None if command.stdin is None else _read_template("stdin", here, str(command.stdin))[0]
     arguments = tuple(parse_argument(element) for element in command.argv[1:])
-    return Inputs(command.program, here, arguments, tuple(decks), stdin, tuple(support))
+    return Inputs(find_program(command), here, arguments, tuple(decks), stdin, tuple(support))
 
 
 def check_targets(command: Command) -> None:

@@ -8,7 +8,7 @@ import os
 import selectors
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,9 @@ from fmnes.evaluation.programs.environment import variables
 from fmnes.evaluation.programs.guard import TOKEN, Guard
 from fmnes.evaluation.programs.inputs import point_of, read_inputs
 from fmnes.evaluation.programs.process import PARAMS, STDIN, Program
+from fmnes.evaluation.programs.runnable import check_runnable
 from fmnes.evaluation.programs.verdict import outcome_of
-from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace
+from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace, by_hand
 from fmnes.evaluation.supervision import need_supervision
 from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
 from fmnes.result import Vector
@@ -56,7 +57,7 @@ class CommandEvaluator:
         is_wanted: Callable[[], bool] | None = None,
     ) -> None:
         need_supervision("Command")
-        command.check()
+        check_runnable(command)
         self._is_wanted = is_wanted
         self._command = command
         self._inputs = read_inputs(command)
@@ -143,7 +144,7 @@ class CommandEvaluator:
             return program
         except OSError as error:
             if error.filename == inputs.program and error.errno in _WRONG_PROGRAM:
-                command.check()
+                check_runnable(command)
                 hint = "; a script starts with #!" if error.errno == errno.ENOEXEC else ""
                 raise ArgumentError(
                     f"argv: found {inputs.program!r}, which does not start: {error.strerror}{hint}"
@@ -219,3 +220,22 @@ def _descriptors_are_short() -> bool:
     for descriptor in pipe:
         os.close(descriptor)
     return limit != resource.RLIM_INFINITY and min(pipe) + _DESCRIPTORS > limit
+
+
+def run_once(
+    command: Command,
+    task: Task,
+    deadline: float | None = None,
+    named: Mapping[str, Any] | None = None,
+) -> Outcome:
+    """What comes of one evaluation; `named` is the point in the user's words, if it has names."""
+    directory = None if command.directory is None else str(command.directory)
+    workspace = by_hand(directory, command.max_kept, os.getpid())
+    give = None if named is None else lambda x: dict(named)
+    evaluator = CommandEvaluator(command, named=give, workspace=workspace)
+    try:
+        for _, outcome in evaluator([task], deadline):
+            return outcome
+        return lost("stopped at the deadline")
+    finally:
+        evaluator.close()

@@ -20,6 +20,7 @@ from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.named import Named
 from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.runnable import check_runnable
 from fmnes.evaluation.queue import place
 from fmnes.evaluation.queue.claims import Claims
 from fmnes.evaluation.queue.fingerprint import Fingerprint, differences, fingerprint
@@ -223,7 +224,7 @@ def make_evaluator(objective: Any, job: Job, directory: Path) -> Evaluator:
         from fmnes.evaluation.programs.runner import CommandEvaluator
 
         command = replace(objective, timeout=job.timeout)
-        command.check(job.d, None if space is None else space.named(np.zeros(job.d)))
+        check_runnable(command, job.d, None if space is None else space.named(np.zeros(job.d)))
         kept_in = str(directory / place.KEPT)
         return CommandEvaluator(command, 1, kept_in, named=None if space is None else space.named)
     from fmnes.evaluation.workers.pool import Workers

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fmnes.arguments import MIN_SIGMA0, shown
-from fmnes.bounds import Bounds, read_bounds
+from fmnes.bounds import Bounds, first_step, read_bounds
 from fmnes.errors import ArgumentError, nearest
 from fmnes.habits import wanted_instead
 from fmnes.integrations.scipy.mapping import MapLike
@@ -82,13 +82,13 @@ def read_box(bounds: Any, d: int | None) -> Bounds | None:
 
 
 def first_steps(x: Vector, bounds: Bounds | None) -> Vector:
-    """How far to look at first, if nobody says it: a quarter of the width between two bounds; without them
-    half of |x|, as though it were bounded by 0 and 2 x, and 1 where x is 0."""
+    """How far to look at first, if nobody says it: between two bounds as `bounds.first_step` has it;
+    without them half of |x|, as though it were bounded by 0 and 2 x, and 1 where x is 0."""
     steps = np.where(np.abs(x) / 2 >= MIN_SIGMA0, np.abs(x) / 2, 1.0)
     if bounds is None:
         return steps
-    width = bounds.upper / 4 - bounds.lower / 4
-    return np.where(np.isfinite(width), width, steps)
+    between = first_step(bounds.lower, bounds.upper, len(x))
+    return np.where(np.isfinite(between), between, steps)
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -1,6 +1,6 @@
 """Real problems: simulations that fail for part of the space, as pure functions of named parameters.
 
-    from fmnes.problems.real import lens
+    from fmnes.problems.real import gene_network, lens
 
 Each has `fun`, for one point or for many, and `parameters`, where to look: the first two arguments of
 `fmnes.minimize`. Nothing here is loaded before it is asked for, and nothing is random.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-__all__ = ["lens"]
+__all__ = ["gene_network", "lens"]
 
 
 def __getattr__(name: str) -> ModuleType:

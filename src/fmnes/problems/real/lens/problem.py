@@ -23,6 +23,7 @@ from fmnes.problems.real.lens.prescription import (
     parameters,
 )
 from fmnes.problems.real.lens.specification import Specification
+from fmnes.problems.real.points import columns_of
 
 
 def triplet(
@@ -131,30 +132,11 @@ class LensProblem:
 
     def _columns(self, points: Any) -> tuple[dict[str, Any], int | None]:
         """{name: numbers}, and how many lenses there are; None: one, given as one."""
-        if isinstance(points, Mapping):
-            columns = {name: np.asarray(value) for name, value in points.items()}
-            missing = [name for name in self.parameters if name not in columns]
-            unknown = [name for name in columns if name not in self.parameters]
-            if missing or unknown:
-                what = f"without {missing[0]!r}" if missing else f"with {shown(unknown[0])}"
-                raise ArgumentError(f"points: found a dict {what}, wanted {', '.join(self.parameters)}")
-        else:
-            array = np.asarray(points)
-            if array.ndim not in (1, 2) or array.shape[-1] != len(self.parameters):
-                d = len(self.parameters)
-                raise ArgumentError(f"points: found shape {array.shape}, wanted ({d},) or (n, {d})")
-            columns = dict(zip(self.parameters, np.moveaxis(array, -1, 0), strict=True))
-        shapes = {column.shape for column in columns.values()}
-        if len(shapes) != 1 or len(shape := shapes.pop()) > 1:
-            raise ArgumentError(
-                "points: found columns of different shapes, wanted a number or (n,) for each name"
-            )
+        columns, n = columns_of(points, self.parameters)
         for name, column in columns.items():
-            if column.dtype.kind not in "fiu":
-                raise ArgumentError(f"points: found {name} = {shown(column.tolist())}, wanted real numbers")
             if name[0] == "g":
                 _check_glasses(name, column)
-        return columns, shape[0] if shape else None
+        return columns, n
 
 
 def _check_glasses(name: str, column: Any) -> None:

@@ -1,0 +1,57 @@
+"""`fmnes demo` in real processes: what it says, what it leaves behind, and that it overwrites nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fmnes.problems.real import lens
+
+
+def demo(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """before: what runs in the process before it."""
+    script = f"import sys; sys.argv[0] = 'fmnes'\n{before}\nfrom fmnes.__main__ import main\nmain()"
+    command = [sys.executable, "-c", script, "demo", "--max-evaluations", "300", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_it_says_what_was_found_and_what_failed_and_where_the_drawing_is(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    done = demo("--out", str(tmp_path / "new" / "folder"), "--seed", "2")
+    assert done.returncode == 0, done.stderr
+    assert "RMS spot 386 µm → " in done.stdout and "N-SK16" in done.stdout
+    assert "300 evaluations, " in done.stdout and " × a ray misses surface" in done.stdout
+    assert "failed" in done.stderr  # the progress
+    assert "\x1b" not in done.stdout + done.stderr  # no terminal, so no control codes
+    page = Path(done.stdout.splitlines()[-1].split("page:")[1].strip())
+    assert page == tmp_path / "new" / "folder" / "lens.html"
+    told = page.read_text(encoding="utf-8")
+    assert "The lens before and after" in told and "before: RMS spot 385.7 µm" in told and "656 nm" in told
+    assert told.index("The lens before and after") < told.index("The best point")
+
+    kept = page.stat().st_mtime_ns, sorted(page.parent.iterdir())
+    again = demo("--out", str(page.parent))
+    assert again.returncode == 2 and "found lens.run in it, wanted a folder without one" in again.stderr
+    assert kept == (page.stat().st_mtime_ns, sorted(page.parent.iterdir()))
+
+
+def test_json_is_json_and_nothing_else(tmp_path: Path) -> None:
+    done = demo("--json", before=f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}")
+    result = json.loads(done.stdout)
+    assert result["stop_reason"] == "MAX_EVALUATIONS" and result["nfev"] == 300
+    assert lens.triplet().fun(result["parameters"]) == result["fun"]
+    assert sum(failure["count"] for failure in result["failures"]) == result["n_infeasible"] > 0
+    assert not list(tmp_path.iterdir())  # who asks for JSON has asked for no files
+
+
+def test_without_matplotlib_it_says_how_to_get_the_drawing(tmp_path: Path) -> None:
+    hide = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}; sys.modules['matplotlib'] = None"
+    done = demo(before=hide)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith('pip install "fmnes[plot]"')
+    (folder,) = tmp_path.iterdir()  # a new one, whose name is told
+    assert [path.name for path in folder.iterdir()] == ["lens.run"] and str(folder) in done.stdout
