@@ -86,7 +86,9 @@ def install(python: Python, numpy: str, wheel: Path, folder: Path) -> None:
     """For another Python than ours: wheels alone, into a folder, which needs no pip there."""
     wanted = "numpy>=2" if numpy == NEWEST else f"numpy=={numpy}"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary=:all:", "--no-deps"]
-    there = ["--python-version", python.version, "--target", str(folder / "site"), "--no-compile"]
+    # Some versions of pip ask their own Python whether it is new enough; the wheel's name has answered.
+    there = ["--python-version", python.version, "--ignore-requires-python", "--no-compile"]
+    there += ["--target", str(folder / "site")]
     subprocess.run([*pip, *there, wanted, *NEEDED, str(wheel)], check=True)
 
 
@@ -132,6 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--python", action="append", default=[], help="an interpreter of this machine")
     parser.add_argument("--root", action="append", default=[], type=Path, help="a tree with another Linux")
+    parser.add_argument("--numpy", choices=("newest", "oldest"), help="only this one; by default both")
     parser.add_argument("--at-a-time", type=int, default=1)
     given = parser.parse_args(arguments)
     rows: list[Row] = [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
@@ -139,7 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     wanted = [
         (python, numpy)
         for python in pythons(given.python, given.root)
-        for numpy in (NEWEST, OLDEST.get(python.version, NEWEST))
+        for which, numpy in (("newest", NEWEST), ("oldest", OLDEST.get(python.version, NEWEST)))
+        if given.numpy in (None, which)
         if (__version__, python.version, numpy) not in done
     ]
     with tempfile.TemporaryDirectory() as built, ThreadPoolExecutor(given.at_a_time) as pool:
