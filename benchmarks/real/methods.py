@@ -6,6 +6,8 @@ before the budget is spent stops.
 
 from __future__ import annotations
 
+import signal
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -63,6 +65,9 @@ def nomad(task: Task, counted: Counted, seed: int) -> None:
     PyNomad.resetRandomNumberGenerator()  # or a run would depend on the one before it
     PyNomad.setSeed(seed)
     PyNomad.optimize(blackbox, counted.x0.tolist(), counted.lower.tolist(), counted.upper.tolist(), settings)
+    # NOMAD leaves a handler of its own behind, by which a later Ctrl-C aborts the process.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
 
 
 def optuna(sampler: str) -> Callable[[Task, Counted, int], None]:
