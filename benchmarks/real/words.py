@@ -70,9 +70,8 @@ PROBLEMS = {
         "the error of the time courses",
         "Sixty parameters and a small budget: nobody comes to the end, and what counts is who goes "
         "down fastest. The default is behind `fm-nes` with each of these seeds, by a little. Hardly "
-        "anything fails where they look, so what the default does about failures has nothing to "
-        "win; its shape follows more slowly in so many dimensions, and its step size listens to a "
-        "second path for a while after the few failures at the beginning. NOMAD goes without its "
+        "anything fails where they look, so that what the default does about failures has nothing "
+        "to win here; which of its settings costs what was not found out. NOMAD goes without its "
         "quadratic models, which take nearly all of its time with so many parameters, and does not "
         "depend on its seed. Differential evolution does not get away from the start.",
     ),
