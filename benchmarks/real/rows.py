@@ -42,13 +42,13 @@ def table(rows: Sequence[Row], problem: str) -> str:
     for method, own in by_method(rows, problem).items():
         best, middle = bests(own), median_best(own)
         low, high = np.quantile(best, (0.25, 0.75), method="inverted_cdf")
-        evaluations, seconds = (np.median([row[name] for row in own]) for name in ("evaluations", "seconds"))
+        evaluations = np.median([row["evaluations"] for row in own])
         lines.append(
             (
                 middle,
                 f"| `{method}` | {middle:.4g} | {low:.4g} to {high:.4g} | {best.min():.4g} | "
-                f"{share_failed(own):.0%} | {evaluations:.0f} | {seconds:.1f} | {len(own)} |",
+                f"{share_failed(own):.0%} | {evaluations:.0f} | {len(own)} |",
             )
         )
-    head = "| method | median best | quartiles | best of all | failed | evaluations | seconds | seeds |"
-    return "\n".join([head, "|---|---|---|---|---|---|---|---|", *(line for _, line in sorted(lines))])
+    head = "| method | median best | quartiles | best of all | failed | evaluations | seeds |"
+    return "\n".join([head, "|---|---|---|---|---|---|---|", *(line for _, line in sorted(lines))])

@@ -23,9 +23,7 @@ differential evolution), an error to NOMAD, and a failed trial to Optuna. Who st
 spent stops: the column *evaluations* says so.
 
 Best values are medians over the seeds, and the smaller is better. Few seeds do not put methods in order
-that are within each other's quartiles. *Failed* is the share of all evaluations. *Seconds* are about those
-of a run on one core, the evaluations included; the machine had other work to do, so no more than their
-order of magnitude means anything."""
+that are within each other's quartiles. *Failed* is the share of all evaluations."""
 
 PROBLEMS = {
     "lens": Words(
