@@ -182,7 +182,8 @@ def test_ten_workers_some_killed_and_some_suspended_give_the_serial_run(crowd: C
 
 DRIVER = """
 import sys, fmnes
-from tests import queue_model, test_file_queue as t
+from tests import queue_model
+from tests.real import test_file_queue as t
 fmnes.minimize(queue_model.bumpy, t.START, 0.6, run_dir=sys.argv[2],
     executor=fmnes.FileQueue(sys.argv[1], lease=t.LEASE), **t.SEARCH)
 """

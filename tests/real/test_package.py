@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -110,7 +111,7 @@ def test_the_wheel_runs_where_only_what_it_asks_for_is(built: Path, tmp_path: Pa
     assert run(str(python), "-I", "-c", code, cwd=tmp_path).startswith(str(site))
     program = str(python.with_name("fmnes"))
     assert fmnes.__version__ in run(program, "--version", cwd=tmp_path)
-    assert '"success": true' in run(program, "demo", "--json", cwd=tmp_path)
+    assert json.loads(run(program, "demo", "--json", cwd=tmp_path))["fun"] < 11.47  # µm, of a known design
     run(program, "init", "mine", cwd=tmp_path)
 
 

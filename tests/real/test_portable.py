@@ -201,5 +201,5 @@ def test_all_but_supervised_processes_works_on_windows(tmp_path: Path) -> None:
     for words in there["refusals"].values():
         assert "found on win32" in words and "WSL" in words and "ProcessPoolExecutor()" in words
     # The command line, on what that run has left.
-    for arguments in (["demo"], ["show", "run"], ["export", "run"], ["report", "run"]):
+    for arguments in (["demo", "--json"], ["show", "run"], ["export", "run"], ["report", "run"]):
         run("windows", "-m", "fmnes", *arguments, cwd=tmp_path / "windows")
