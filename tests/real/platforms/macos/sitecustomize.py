@@ -12,6 +12,7 @@ import resource
 import select
 import signal
 import sys
+import urllib.request  # noqa: F401 (a module of its own is missing on a Linux that says it is macOS)
 
 for module, names in (
     (
