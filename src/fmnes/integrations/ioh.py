@@ -49,7 +49,8 @@ class Algorithm:
         rng: a seed. Each problem, instance, dimension and repetition has a seed of its own from it, which is
             the same whatever else is run.
         options: others of `fmnes.minimize`, such as restarts or population_size. x0 is by default anywhere in
-            the bounds, and sigma0 a quarter of their width. A target is in the problem's own numbers.
+            the bounds, and sigma0 a quarter of their width (less in more than ten dimensions). A target is in
+            the problem's own numbers.
     """
 
     def __init__(

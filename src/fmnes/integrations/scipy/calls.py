@@ -62,7 +62,7 @@ def fmnes(
 
     Options, beside all of `fmnes.minimize`'s (method, population_size, target, timeout, run_dir, ...):
         sigma0: how far to look at first, about the distance to the optimum. By default a quarter of the
-            width between two bounds; else half of |x0|, and 1 where x0 is 0.
+            width between two bounds, less in more than ten dimensions, else half of |x0|, 1 where it is 0.
         maxfev, maxiter: at most so many evaluations, and generations of them.
         rng (or seed): an int, a Generator or a RandomState.
         workers: so many processes (-1: one per core), or a map-like callable.
@@ -130,7 +130,8 @@ def evolution_strategy(
             true, or StopIteration, ends the search.
         constraints: inequalities; where one is violated, func is not called and the point has failed.
         x0: where to start; by default the centre of the bounds.
-        sigma0: how far to look at first; by default a quarter of the width between the bounds.
+        sigma0: how far to look at first; by default a quarter of the width between the bounds (less in
+            more than ten dimensions).
         options: those of differential_evolution that mean something here (rng or seed, workers, vectorized,
             integrality, disp; of the others a warning says that they do not), maxfev, and all of
             `fmnes.minimize` (method, restarts, target, timeout, run_dir, ...).
