@@ -62,8 +62,8 @@ def nomad(task: Task, counted: Counted, seed: int) -> None:
             "EVAL_QUEUE_SORT DIR_LAST_SUCCESS",
             "DIRECTION_TYPE ORTHO N+1 NEG",
         ]
-    PyNomad.resetRandomNumberGenerator()  # or a run would depend on the one before it
-    PyNomad.setSeed(seed)
+    # SEED acts only where it differs from the seed NOMAD holds already: else every run would be the default one.
+    PyNomad.setSeed(seed + 1)
     PyNomad.optimize(blackbox, counted.x0.tolist(), counted.lower.tolist(), counted.upper.tolist(), settings)
     # NOMAD leaves a handler of its own behind, by which a later Ctrl-C aborts the process.
     if threading.current_thread() is threading.main_thread():
