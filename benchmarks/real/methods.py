@@ -6,8 +6,6 @@ before the budget is spent stops.
 
 from __future__ import annotations
 
-import signal
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import fmnes
+from fmnes.benchmark.nomad import optimize
 
 from .tasks import Counted, Task
 
@@ -42,32 +41,17 @@ def cma(task: Task, counted: Counted, seed: int) -> None:
 
 
 def nomad(task: Task, counted: Counted, seed: int) -> None:
-    import PyNomad
-
     d = len(counted.x0)
-
-    def blackbox(point: Any) -> bool:
-        value = float(counted([[point.get_coord(i) for i in range(d)]])[0])
-        if np.isinf(value):
-            return False
-        point.setBBO(repr(value).encode())
-        return True
-
     sizes = " ".join(map(repr, counted.sigma0.tolist()))
-    settings = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {seed}"]
-    settings += [f"MAX_BB_EVAL {task.budget}", f"INITIAL_FRAME_SIZE ( {sizes} )"]
+    settings = [f"MAX_BB_EVAL {task.budget}", f"INITIAL_FRAME_SIZE ( {sizes} )"]
     if d >= MANY:
         settings += [
             "QUAD_MODEL_SEARCH no",
             "EVAL_QUEUE_SORT DIR_LAST_SUCCESS",
             "DIRECTION_TYPE ORTHO N+1 NEG",
         ]
-    # SEED acts only where it differs from the seed NOMAD holds already: else every run would be the default one.
-    PyNomad.setSeed(seed + 1)
-    PyNomad.optimize(blackbox, counted.x0.tolist(), counted.lower.tolist(), counted.upper.tolist(), settings)
-    # NOMAD leaves a handler of its own behind, by which a later Ctrl-C aborts the process.
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))
+    lower, upper = counted.lower.tolist(), counted.upper.tolist()
+    optimize(lambda x: float(counted(x[None])[0]), counted.x0, lower, upper, settings, seed)
 
 
 def optuna(sampler: str) -> Callable[[Task, Counted, int], None]:

@@ -7,7 +7,6 @@ over. A method may return earlier. All restart with twice the points when they h
 from __future__ import annotations
 
 import functools
-import signal
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from fmnes.benchmark.coco.problems import Start
 from fmnes.benchmark.coco.runtimes import Finished, Recorder
+from fmnes.benchmark.nomad import optimize
 from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes.run.minimize import minimize
 from fmnes.strategies import METHODS as OURS
@@ -95,37 +95,17 @@ def cmawm(fun: Recorder, start: Start, max_evaluations: int, seed: int) -> None:
 
 def nomad(fun: Recorder, start: Start, max_evaluations: int, seed: int) -> None:
     """NOMAD, which knows failed evaluations; again with other directions when its mesh has closed."""
-    package = _import("PyNomad")
-    d = len(start.x0)
+    _import("PyNomad")
 
-    def answer(x: Any) -> int:
-        if fun.finished:
-            return 0  # nothing may be raised through its C++
-        value = fun(np.array([x.get_coord(i) for i in range(d)]))
-        if np.isnan(value):
-            return 0
-        x.setBBO(repr(value).encode())
-        return 1
+    def value(x: NDArray[np.float64]) -> float:
+        return np.nan if fun.finished else fun(x)
 
-    def stop(_: Any) -> bool:
-        return fun.finished
-
-    package.setCustomMegaIterEndCallback(stop)  # it keeps no reference: `stop` has to live as long as the run
+    kinds = " ".join("I" if whole else "R" for whole in start.integers)
     while not fun.finished:
         before = fun.evaluations
-        small = (seed + before) % 9973  # it draws as many numbers first
-        package.resetRandomNumberGenerator()  # or a run would depend on the one before it
-        package.setSeed(small)
-        parameters = [
-            "BB_OUTPUT_TYPE OBJ",
-            f"MAX_BB_EVAL {max_evaluations - before}",
-            "DISPLAY_DEGREE 0",
-            f"SEED {small}",
-            "BB_INPUT_TYPE (" + " ".join("I" if whole else "R" for whole in start.integers) + ")",
-        ]
-        interrupt = signal.getsignal(signal.SIGINT)
-        package.optimize(answer, start.x0.tolist(), start.lower.tolist(), start.upper.tolist(), parameters)
-        signal.signal(signal.SIGINT, interrupt)  # it leaves its own, which ignores the next Ctrl-C
+        settings = [f"MAX_BB_EVAL {max_evaluations - before}", f"BB_INPUT_TYPE ({kinds})"]
+        lower, upper = start.lower.tolist(), start.upper.tolist()
+        optimize(value, start.x0, lower, upper, settings, seed + before, lambda: fun.finished)
         if fun.evaluations == before:
             return
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
+from fmnes.benchmark.nomad import optimize
 from fmnes.benchmark.search.objective import Objective
 from fmnes.benchmark.search.problem import Array, Problem
 from fmnes.errors import ArgumentError, MissingExtra, nearest
@@ -95,35 +96,23 @@ def cma(method: str, problem: Problem, objective: Objective, seed: int, to_targe
 
 
 def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> Ending:
-    """NOMAD 4, its first frame as wide as our first steps; a failed point is an evaluation error to it."""
-    import PyNomad
-
+    """NOMAD 4, its first frame as wide as our first steps."""
     d = problem.d
-    small = seed % 10_000  # it draws as many numbers as the seed says before it begins
 
-    def blackbox(point: Any) -> bool:
-        value = float(objective(np.array([[point.get_coord(i) for i in range(d)]]))[0])
-        if value == np.inf:
-            return False
-        point.setBBO(repr(value).encode())
-        return True
+    def value(x: Array) -> float:
+        return float(objective(x[None])[0])
 
-    sizes = " ".join(map(repr, np.broadcast_to(problem.sigma0, d).tolist()))
-    parameters = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {small}"]
-    parameters += [f"MAX_BB_EVAL {min(NOMAD_EVALUATIONS * d, problem.budget)}"]
-    parameters += [f"INITIAL_FRAME_SIZE ( {sizes} )", f"MAX_TIME {NOMAD_SECONDS}"]
-    lower, upper = ([], []) if problem.bounds is None else (side.tolist() for side in problem.bounds)
-
-    def stop(block: Any) -> bool:
+    def stop() -> bool:
         return to_target and objective.met
 
-    PyNomad.setCustomMegaIterEndCallback(stop)  # keeps no reference: `stop` has to live as long as the run
-    PyNomad.resetRandomNumberGenerator()  # or a run would depend on the one before it
-    PyNomad.setSeed(small)
-    found = PyNomad.optimize(blackbox, problem.x0.tolist(), lower, upper, parameters)
+    sizes = " ".join(map(repr, np.broadcast_to(problem.sigma0, d).tolist()))
+    settings = [f"MAX_BB_EVAL {min(NOMAD_EVALUATIONS * d, problem.budget)}"]
+    settings += [f"INITIAL_FRAME_SIZE ( {sizes} )", f"MAX_TIME {NOMAD_SECONDS}"]
+    lower, upper = ([], []) if problem.bounds is None else (side.tolist() for side in problem.bounds)
+    found = optimize(value, problem.x0, lower, upper, settings, seed, stop)
     x = found["x_best_feas"]
     best = np.array(x[0]) if x else None
-    if stop(None):
+    if stop():
         return Ending(best, True, "TARGET")
     said = "Mesh minimum precision" in found["stop_reason"]
     spent = "MAX_EVALUATIONS" if found["run_flag"] in (0, -2) else "MAX_SECONDS"
