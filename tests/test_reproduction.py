@@ -242,6 +242,14 @@ def test_the_committed_report_is_that_of_the_committed_trials(made_anew: Path) -
         assert (made_anew / name).read_text() == (COMMITTED / name).read_text()
 
 
+def test_the_committed_sweep_is_that_of_its_trials(tmp_path: Path) -> None:
+    folder = shutil.copytree(COMMITTED / "sweep-fm-nes", tmp_path / "sweep")
+    (folder / "sweep.md").unlink()
+    reproduce("sweep", trials=10, method="FM-NES", out=folder, workers=1)
+    for name in ("sweep.md", "trials.csv"):
+        assert (folder / name).read_text() == (COMMITTED / "sweep-fm-nes" / name).read_text()
+
+
 NARROW = """
 [...document.querySelectorAll('.wide:has(table)')].map((box) => {
   box.scrollLeft = 1e6;

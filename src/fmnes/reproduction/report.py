@@ -95,6 +95,30 @@ def _or_inf(value: float) -> float:
 SWEEP_HEAD = ("method", "problem", "best λ", "successes", "evaluations", "paper's λ", "evaluations there")
 
 
+def sizes(summaries: dict[Cell, Summary]) -> list[Section]:
+    """A table of each method: every size on every problem."""
+    sections = []
+    for method in dict.fromkeys(cell.method for cell in summaries):
+        own = {cell: summary for cell, summary in summaries.items() if cell.method == method}
+        names = list(dict.fromkeys(cell.problem for cell in own))
+        rows = [
+            (str(size), *(_of_size(own.get(Cell(method, name, size))) for name in names))
+            for size in sorted({cell.population_size for cell in own})
+        ]
+        sections.append((f"{method}, every size", SIZES, ("λ", *names), rows))
+    return sections
+
+
+SIZES = "In brackets the successes, where not all trials were."
+
+
+def _of_size(summary: Summary | None) -> str:
+    if summary is None:
+        return ""
+    some = "" if summary.successes == summary.trials else f" ({summary.successes})"
+    return thousands(summary.mean, summary.sd) + some
+
+
 MARKS = (
     f"A mark `*`: the mean differs from the paper's by more than {100 * TOLERANCE:g} % and by more than "
     f"chance (t-test at {100 * CHANCE:g} %: 3 standard errors of many trials, more of few); "

@@ -49,7 +49,7 @@ def reproduce(
         done = run_trials(wanted, store, workers=workers, progress=progress) if wanted else []
     finally:
         store.close()
-    command = f"fmnes reproduce {what} --trials {trials}"
+    command = f"fmnes reproduce {what} --trials {trials}" + (f" --method {method}" if method else "")
     if what == "sweep":
         _write_sweep(folder, command, trials, cells, store)
         return []
@@ -89,8 +89,7 @@ def _sweep(method: str | None) -> list[Cell]:
 
 
 def _write_sweep(folder: Path, command: str, trials: int, cells: list[Cell], store: Store) -> None:
-    wanted = set(cells)
-    summaries = summarise(t for t in store.trials.values() if t.cell in wanted and t.number < trials)
+    summaries = summarise(store.trials[cell, number] for cell in cells for number in range(trials))
     chosen = {
         row.cell[:2]: row.cell.population_size for row in published() if row.table in ("table-2", "table-3")
     }
@@ -100,6 +99,7 @@ def _write_sweep(folder: Path, command: str, trials: int, cells: list[Cell], sto
         "now and then may look best, and differences of some per cent are noise."
     )
     sections: list[report.Section] = [(title, text, report.SWEEP_HEAD, report.sweep_rows(summaries, chosen))]
+    sections += report.sizes(summaries) if trials > 1 else []
     intro = report.introduction(command, trials)
     (folder / "sweep.md").write_text(report.markdown(sections, intro, None), encoding="utf-8")
     (folder / "sweep.html").write_text(page(sections, intro, None), encoding="utf-8")
