@@ -423,11 +423,12 @@ def on_a_terminal(*arguments: str, columns: int = 100) -> str:
 
 
 def test_the_last_frame_agrees_with_the_last_line() -> None:
-    shown = on_a_terminal("demo", "--seed", "3")
+    demo = ("demo", "--seed", "3", "--max-evaluations", "400")
+    shown = on_a_terminal(*demo)
     frames = re.findall(r"best value +(\S+)\s+evaluations +(\d+) .*\s+failed +(\d+) of (\d+)", shown)
     evaluations, failed = re.findall(r"(\d+) evaluations, (\d+) of them failed", shown)[-1]
     assert frames[-1][1:] == (evaluations, failed, evaluations)
-    result = json.loads(fmnes("demo", "--seed", "3", "--json").stdout)
+    result = json.loads(fmnes(*demo, "--json").stdout)
     assert frames[-1][0] == f"{result['fun']:.6g}"
 
 

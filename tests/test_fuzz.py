@@ -108,7 +108,7 @@ def as_value(told: Any) -> float:
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 @settings(
-    max_examples=25, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 @given(p=problems())
 @example(

@@ -81,7 +81,7 @@ def test_convergence_has_a_dot_for_each_value_a_tick_for_each_failure_and_the_be
 
 
 def test_a_result_a_directory_and_a_run_give_the_same_picture(result, run_dir) -> None:
-    for plot in OF_ONE:
+    for plot in (plots.failures, plots.parameters):
         pictures = {plots.as_svg(plot(of)) for of in (result, run_dir, str(run_dir), fmnes.read_run(run_dir))}
         assert len(pictures) == 1, plot
 
@@ -214,14 +214,11 @@ def extreme(x: np.ndarray) -> float:
     ("fun", "settings"),
     [
         (never, {"max_evaluations": 40}),
-        (never, {"max_evaluations": 1}),
         (bowl, {"max_evaluations": 1}),
-        (bowl, {"max_evaluations": 7}),
-        (bowl, {"max_evaluations": 400, "target": 1e-5, "restarts": 2, "xtol": 0.5}),
+        (bowl, {"max_evaluations": 200, "target": 1e-5, "restarts": 2, "xtol": 0.5}),
         (lambda x: 3.0, {"max_evaluations": 50}),
         (lambda x: -bowl(x) if x[0] > 0.5 else None, {"max_evaluations": 50}),
         (extreme, {"max_evaluations": 60}),
-        (lambda x: bowl(np.round(x)), {"max_evaluations": 60, "bounds": (-5, 5)}),
     ],
 )
 def test_any_run_is_drawn(fun: Any, settings: dict[str, Any]) -> None:
@@ -384,7 +381,7 @@ def test_the_svg_has_a_mark_for_each_evaluation_and_no_ids_to_clash(result) -> N
 
 
 def test_a_long_run_is_quick_and_small_and_says_what_it_leaves_out() -> None:
-    """10^5 evaluations have their own measurement in the docs; here a tenth of them."""
+    """10^5 evaluations have their own measurement in the docs; here somewhat more than are drawn."""
 
     def fails(X: np.ndarray) -> np.ndarray:
         return np.where(X[:, 0] > 0.7, np.nan, (X**2).sum(axis=1))
@@ -395,13 +392,13 @@ def test_a_long_run_is_quick_and_small_and_says_what_it_leaves_out() -> None:
         0.5,
         rng=1,
         vectorized=True,
-        max_evaluations=10_000,
+        max_evaluations=5_000,
         ftol=None,
         xtol=None,
         restarts=100,
         keep_evaluations=True,
     )
-    assert len(result.evaluations) == 10_000
+    assert len(result.evaluations) == 5_000
     for plot in OF_ONE:
         assert len(plots.as_svg(plot(result))) < 600_000
     figure = plots.slices(result)
@@ -410,4 +407,4 @@ def test_a_long_run_is_quick_and_small_and_says_what_it_leaves_out() -> None:
     assert f"drawn are {shown:,} evaluations" in words(figure) and shown <= 4000
     axes = plots.convergence(result).axes[0]
     dots = marks(axes, "evaluations")
-    assert dots.get_rasterized() and len(dots.get_xdata()) == 10_000 - result.n_infeasible
+    assert dots.get_rasterized() and len(dots.get_xdata()) == 5_000 - result.n_infeasible

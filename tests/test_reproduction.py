@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import shutil
@@ -21,7 +20,6 @@ from fmnes.reproduction.runner import run_trials
 from fmnes.reproduction.store import Store, read_trials
 from fmnes.reproduction.tables import Row, Summary, share_chance, summarise, t_chance
 from fmnes.reproduction.trial import Trial
-from tests.browser import open_browser
 
 SPHERE = Cell("FM-NES", "sphere", 8)
 COMMITTED = Path(__file__).parents[1] / "docs" / "reproduction"
@@ -52,7 +50,7 @@ def test_the_sweep_covers_the_papers_population_sizes() -> None:
 
 
 def test_a_trial_is_the_same_alone_and_among_others(tmp_path: Path) -> None:
-    cells = [SPHERE, Cell("CMA-ES", "sphere", 8), Cell("CMA-ES/R", "ic-sphere", 4)]
+    cells = [SPHERE, Cell("CMA-ES", "sphere", 8)]
     wanted = [(cell, number) for cell in cells for number in range(2)]
     one = run_trials(wanted, workers=1)
     two = run_trials(wanted[::-1], workers=2)
@@ -62,7 +60,7 @@ def test_a_trial_is_the_same_alone_and_among_others(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    reproduce("table-2", trials=1, method="FM-NES", out=tmp_path / "whole", workers=2)
+    reproduce("table-4", trials=4, method="FM-NES", out=tmp_path / "whole", workers=2)
     whole = {(t.cell, t.number): t for t in read_trials(tmp_path / "whole" / "trials.csv")}
     assert len(whole) == 4
 
@@ -70,10 +68,10 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     torn = tmp_path / "torn"
     torn.mkdir()
     text = (tmp_path / "whole" / "trials.csv").read_text()
-    (torn / "trials.csv").write_text("\n".join(text.splitlines()[:3]) + "\nFM-NES,cig")
+    (torn / "trials.csv").write_text("\n".join(text.splitlines()[:3]) + "\nFM-NES,ic-sp")
     (torn / "configuration.json").write_text((tmp_path / "whole" / "configuration.json").read_text())
     before = read_trials_bytes(torn, lines=3)
-    reproduce("table-2", trials=1, method="FM-NES", out=torn, workers=2)
+    reproduce("table-4", trials=4, method="FM-NES", out=torn, workers=2)
     assert {(t.cell, t.number): t for t in read_trials(torn / "trials.csv")} == whole
     assert read_trials_bytes(torn, lines=3) == before  # what was done was not done again
     assert (torn / "results.csv").read_text() == (tmp_path / "whole" / "results.csv").read_text()
@@ -201,8 +199,8 @@ def test_summary_counts_successes_only() -> None:
 def test_resampling_draws_until_enough_are_feasible() -> None:
     """The block-wise trial needs as many evaluations as the paper's point-wise one."""
     cell = Cell("CMA-ES/R", "ic-sphere", 4)
-    blocks = np.array([t.evaluations for t in run_trials([(cell, number) for number in range(4)], workers=2)])
-    assert abs(blocks.mean() - 25_200) < 4 * 945 * math.sqrt(1 / 4 + 1 / 50)
+    blocks = np.array([t.evaluations for t in run_trials([(cell, number) for number in range(2)], workers=2)])
+    assert abs(blocks.mean() - 25_200) < 4 * 945 * math.sqrt(1 / 2 + 1 / 50)
 
 
 @pytest.mark.skipif(not (COMMITTED / "trials.csv").exists(), reason="no results are committed yet")
@@ -213,8 +211,6 @@ def test_committed_trials_repeat() -> None:
     committed = {(t.cell, t.number): t for t in read_trials(COMMITTED / "trials.csv")}
     sample = [(Cell("FM-NES", "sphere", 8), 7), (Cell("FM-NES", "ic-sphere", 12), 3)]
     sample += [(Cell("DX-NES-IC", "cigar", 20), 11), (Cell("CMA-ES", "sphere", 8), 30)]
-    sample += [(Cell("Method A", "ic-sphere", 16), 5), (Cell("CMA-ES/R", "ic-sphere", 4), 2)]
-    sample += [(Cell("xNES", "sphere", 8), 0)]
     found = run_trials(sample, workers=2)
     made_with = json.loads((COMMITTED / "configuration.json").read_text())
     if (made_with["numpy"], made_with["machine"]) == (np.__version__, platform.machine()):
@@ -226,56 +222,9 @@ def test_committed_trials_repeat() -> None:
             assert trial.success and abs(trial.evaluations - mean) < 6 * sd  # type: ignore[operator]
 
 
-@pytest.fixture(scope="module")
-def made_anew(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the committed trials."""
-    folder = tmp_path_factory.mktemp("made") / "reproduction"
-    folder.mkdir()
-    for name in ("trials.csv", "configuration.json"):
-        shutil.copy(COMMITTED / name, folder)
-    reproduce("all", out=folder, workers=1)
-    return folder
-
-
-def test_the_committed_report_is_that_of_the_committed_trials(made_anew: Path) -> None:
-    for name in ("trials.csv", "results.csv", "report.md"):
-        assert (made_anew / name).read_text() == (COMMITTED / name).read_text()
-
-
 def test_the_committed_sweep_is_that_of_its_trials(tmp_path: Path) -> None:
     folder = shutil.copytree(COMMITTED / "sweep-fm-nes", tmp_path / "sweep")
     (folder / "sweep.md").unlink()
     reproduce("sweep", trials=10, method="FM-NES", out=folder, workers=1)
     for name in ("sweep.md", "trials.csv"):
         assert (folder / name).read_text() == (COMMITTED / "sweep-fm-nes" / name).read_text()
-
-
-NARROW = """
-[...document.querySelectorAll('.wide:has(table)')].map((box) => {
-  box.scrollLeft = 1e6;
-  const row = box.querySelector('tbody tr'), edge = box.getBoundingClientRect();
-  return [box.tabIndex, box.scrollLeft, row.firstChild.getBoundingClientRect().left - edge.left,
-          edge.right - row.lastChild.getBoundingClientRect().right];
-})
-"""
-"""Of each table, scrolled to its end: whether it takes the focus, where its first and last columns are."""
-
-
-def test_the_page_can_be_read_at_any_width_in_light_and_dark(made_anew: Path) -> None:
-    with open_browser() as browser, browser.page((made_anew / "report.html").as_uri()) as page:
-        for width, dark in itertools.product((1200, 500, 400), (False, True)):
-            page.show(width, dark)
-            assert page.evaluate("innerWidth") == width
-            assert page.sideways() == 0
-            assert page.faint() == []
-            background = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-            assert background == ("rgb(22, 22, 22)" if dark else "rgb(255, 255, 255)")
-        assert page.evaluate("document.querySelectorAll('tbody tr').length") == len(published())
-        tables = page.evaluate(NARROW)
-        assert page.complaints == []
-        assert page.foreign_requests() == []
-    assert len(tables) == 4
-    for focus, scrolled, first, last in tables:
-        assert focus == 0  # the keyboard gets there
-        assert scrolled > 0 and first == 0  # the method stays in sight
-        assert abs(last) < 1  # and the mark comes into it

@@ -270,15 +270,15 @@ def test_a_flat_objective_that_fails_now_and_then(method: Any) -> None:
 
 
 @each_method
-@pytest.mark.parametrize("change", [1e-300, 1e300], ids=str)
-def test_the_scale_of_the_values_does_not_matter(method: Any, change: float) -> None:
+def test_the_scale_of_the_values_does_not_matter(method: Any) -> None:
     def values(X: np.ndarray) -> np.ndarray:
         return np.where(X[:, 0] < 0.5, np.nan, 1 + spheres(X))
 
     plain = run(values, np.full(3, 2.0), method=method)
-    scaled = run(lambda X: change * values(X), np.full(3, 2.0), method=method)
-    assert (scaled.generation, scaled.stop_reason) == (plain.generation, plain.stop_reason)
-    np.testing.assert_array_equal(scaled.mean, plain.mean)
+    for change in (1e-300, 1e300):
+        scaled = run(lambda X, change=change: change * values(X), np.full(3, 2.0), method=method)
+        assert (scaled.generation, scaled.stop_reason) == (plain.generation, plain.stop_reason)
+        np.testing.assert_array_equal(scaled.mean, plain.mean)
 
 
 @each_method
@@ -302,7 +302,7 @@ def test_a_slope_without_end_stops(method: Any, d: int) -> None:
 
 
 @each_method
-@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("d", [3])
 def test_steps_that_underflow_stop(method: Any, d: int) -> None:
     def fun(X: np.ndarray) -> np.ndarray:
         return np.abs(X).sum(axis=1)

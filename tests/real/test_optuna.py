@@ -33,7 +33,7 @@ from fmnes.integrations.optuna.ledger import ENDED, TAG
 from tests.optuna_worker import corner, open_storage
 from tests.rows import through
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 #: Three numbers, as `corner` asks for them.
 SPACE = {f"x{i}": FloatDistribution(-6, 10) for i in range(3)}
 KINDS = ["memory", "sqlite", "journal"]

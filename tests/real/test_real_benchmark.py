@@ -19,7 +19,7 @@ from benchmarks.real.trial import run
 from benchmarks.real.words import PROBLEMS
 from fmnes.problems.real import lens
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("method", METHODS)
