@@ -21,7 +21,7 @@ from fmnes.search.ending import limit_reached
 from tests.rows import through
 from tests.variants import METHODS, ONE_OF_EACH
 
-each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+each_method = pytest.mark.parametrize("method", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
 
 
 def value(x: np.ndarray) -> float:

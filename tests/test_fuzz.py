@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 from fmnes import LOST, Optimizer, Resampling
 from tests import variants
 
-#: A cap that a run of this length meets.
+#: One of each and those with the fewest guards; resampling with a cap that a run of this length meets.
+NAMES = (*variants.ONE_OF_EACH, "always, no reset (C)", "cr-fm-nes as published")
 METHODS = {
     name: dataclasses.replace(method, max_redraws=50) if isinstance(method, Resampling) else method
-    for name, method in variants.METHODS.items()
+    for name, method in ((name, variants.METHODS[name]) for name in NAMES)
 }
 GENERATIONS = 30
 
