@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def shorten(problem: Path, budget: int) -> None:
-    """The steps are the page's; what the whole search finds is in test_simulators.py and benchmarks/airfoil.py."""
+    """What the whole searches find is the business of test_simulators.py and of benchmarks/airfoil.py."""
     text = problem.read_text("utf-8")
     assert f"max_evaluations = {budget}\n" in text
     problem.write_text(text.replace(f"max_evaluations = {budget}\n", "max_evaluations = 10\n"), "utf-8")
