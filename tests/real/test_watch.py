@@ -105,7 +105,7 @@ def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(
         with going(run) as driver:
             counted = "parseInt(document.querySelectorAll('dl.facts dd')[1]?.innerText.replace(',', ''))"
             first = page.wait_for(f"{counted} > 0 && {counted}")
-            page.wait_for(f"{counted} > {first + 20}")
+            page.wait_for(f"{counted} > {first + 5}")
             drawn = page.wait_for("document.querySelectorAll('#course svg .evaluations use').length")
             page.wait_for(f"document.querySelectorAll('#course svg .evaluations use').length > {drawn}")
             page.wait_for("!!document.querySelector('#steps svg')")
@@ -114,7 +114,7 @@ def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(
             page.wait_for("!!document.querySelector('#failures details')")
             page.evaluate("document.querySelector('#failures details').open = false")
             seen = page.evaluate(counted)
-            page.wait_for(f"{counted} > {seen + 20}")
+            page.wait_for(f"{counted} > {seen + 5}")
             assert page.evaluate("document.querySelector('#failures details').open") is False
             page.show(1200, dark=False)
             check_live(page)
