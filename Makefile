@@ -31,7 +31,7 @@ test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the C
 	JAX_PLATFORMS=cpu $(BIN)/python benchmarks/gpu.py --toy
 
 test-clusters: $(VENV)/.ready-dev $(VENV)/.ready-clusters   ## real clusters on this machine: Dask, Ray, MPI, joblib
-	$(PYTEST) tests/clusters
+	$(PYTEST) -n 3 tests/clusters
 
 coverage: $(VENV)/.ready-dev $(VENV)/.ready-coverage   ## which lines and branches of src the tests above run
 	$(BIN)/coverage erase

@@ -127,16 +127,17 @@ class LeavesChain:
 
 
 class GoesWrong:
-    """The sum of squares, but the point `x` goes wrong in the way that `faults.FAULTS` calls `fault`."""
+    """The sum of squares, but each of some points goes wrong in the way that `faults.FAULTS` so calls."""
 
-    def __init__(self, x: Any, fault: str) -> None:
-        self._x, self._fault = np.array(x), fault
+    def __init__(self, wrong: dict[tuple[float, ...], str]) -> None:
+        self._wrong = wrong
 
     def __call__(self, x: Any) -> Any:
-        return faults.FAULTS[self._fault].act() if np.array_equal(x, self._x) else float(np.sum(x * x))
+        fault = self._wrong.get(tuple(x))
+        return faults.FAULTS[fault].act() if fault else float(np.sum(x * x))
 
 
-#: A program: the sum of squares of its arguments after the first, which is what it runs at slot 2 of
+#: A program: the sum of squares of its arguments after the first, which is what it runs at slots 2, 3, ... of
 #: generation 1. It notes its call as `note` does.
 PROGRAM = """
 import json, math, os, signal, struct, subprocess, sys, time
@@ -147,18 +148,19 @@ if "FMNES_TEST_CALLS" in os.environ:
     fd = os.open(os.environ["FMNES_TEST_CALLS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(fd, (struct.pack(f"<{len(x)}d", *x).hex() + chr(10)).encode())
 value = math.fsum(v * v for v in x)
-if (task["generation"], task["slot"]) == (1, 2):
-    exec(sys.argv[1])
+faults = dict(enumerate(json.loads(sys.argv[1]), 2))
+if task["generation"] == 1 and task["slot"] in faults:
+    exec(faults[task["slot"]])
 print("iteration 1 of 1")
 print(repr(value))
 """
 
 
-def command(fault: str = "", d: int = 2, **settings: Any) -> fmnes.Command:
-    program, fault = (text.replace("{", "{{").replace("}", "}}") for text in (PROGRAM, fault))
+def command(*faults: str, d: int = 2, **settings: Any) -> fmnes.Command:
+    words = [text.replace("{", "{{").replace("}", "}}") for text in (PROGRAM, json.dumps(faults))]
     points = [f"{{x{i}}}" for i in range(d)]
     settings = {"keep": "none", **settings}
-    return fmnes.Command([sys.executable, "-I", "-S", "-c", program, fault, *points], **settings)
+    return fmnes.Command([sys.executable, "-I", "-S", "-c", *words, *points], **settings)
 
 
 # -- scenarios --------------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ SCENARIOS = {
     ),
     "workers": Scenario(partial(simulate, seconds=0.005), {"rng": 5, "max_evaluations": 200}, workers=2),
     "lost": Scenario(partial(unreliable, seconds=0.002), {"rng": 6, "max_evaluations": 120}, workers=2),
-    "command": Scenario(command(), {"rng": 7, "max_evaluations": 40}, workers=2),
+    "command": Scenario(command(), {"rng": 7, "max_evaluations": 30}, workers=2),
     # So slow that a signal comes in the middle of an evaluation.
     "patient": Scenario(partial(simulate, seconds=0.02), {"rng": 9, "max_evaluations": 50}),
     "patient workers": Scenario(

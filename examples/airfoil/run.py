@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fmnes.cli.problem_file import ProblemFile
 
 #: Evaluations at reduced size.
-QUICK = 60
+QUICK = 30
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fmnes.cli.problem_file import ProblemFile
 
 #: Evaluations at reduced size.
-QUICK = 40
+QUICK = 20
 HERE = Path(__file__).parent
 
 

@@ -20,7 +20,7 @@ from examples.gene_network.recovered import NEAR, compare, sensitivities
 from fmnes.problems.real import gene_network
 
 #: Evaluations at reduced size.
-QUICK = 300
+QUICK = 60
 #: Generations in which a search still finds out where integrations fail.
 EARLY = 20
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import fmnes
 from fmnes.problems.real import lens
 
-QUICK = 200
+QUICK = 60
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -18,7 +18,7 @@ import fmnes
 from examples.op_amp import steps
 
 #: Evaluations of each run at reduced size.
-QUICK = 100
+QUICK = 30
 FALLING = "the falling edge does not settle"
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from .network import LOG, RANGES, loss
 
-QUICK = 40
+QUICK = 20
 
 
 def objective(trial: Any) -> float:

@@ -1,4 +1,4 @@
-"""Real clusters, started once."""
+"""Real clusters, started once. They mostly wait, so several run at a time: `pytest -n 3 tests/clusters`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ from typing import Any
 
 import pytest
 
+ENGINES = ("dask", "ray", "joblib")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """All tests of a cluster go to one process of pytest, which starts it; all others to any."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByCluster(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return next((name for name in ENGINES if name in nodeid), nodeid)
+
+    return ByCluster(config, log)
+
 
 @pytest.fixture(scope="session")
 def dask_client() -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        # Any free port: at its usual one there may be somebody else's, which it warns of.
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -65,6 +80,6 @@ def joblib() -> Iterator[Executor]:
     get_reusable_executor().shutdown(wait=True, kill_workers=True)
 
 
-@pytest.fixture(params=["dask", "ray", "joblib"])
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Any:
     return request.getfixturevalue(request.param)

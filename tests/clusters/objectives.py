@@ -123,9 +123,8 @@ def is_first(folder: str) -> bool:
 
 
 def is_alive(pid: int) -> bool:
+    """A zombie is not, nor one that a container's first process does not reap."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    # A zombie is not alive, nor one that a container's first process does not reap.
-    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] != b"Z"

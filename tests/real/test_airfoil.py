@@ -18,6 +18,7 @@ import pytest
 import fmnes
 from benchmarks.airfoil import FLOWS, outcome, row
 from benchmarks.real.tasks import TASKS
+from examples.__main__ import main as examples
 from examples.airfoil import run
 from examples.airfoil.shape import section
 from fmnes.cli import app
@@ -76,7 +77,7 @@ def test_xfoil_answers_where_it_can_and_says_why_where_not(
 @pytest.mark.usefixtures("xfoil")
 def test_the_example_finds_less_drag_and_draws_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    run.main(["--evaluations", str(run.QUICK), "--out", str(tmp_path)])
+    examples(["airfoil", "--quick", "--out", str(tmp_path)])
     out = capsys.readouterr().out
     assert f"{run.QUICK} evaluations" in out and "drag 59.5 →" in out and "VISCAL: Convergence failed" in out
     table = fmnes.read_run(tmp_path / "airfoil.run").evaluations

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import fmnes
+from examples.__main__ import main as examples
 from examples.crashing_program.run import QUICK, build, main
 from fmnes.cli.problem_file import ProblemFile, read_problem
 from fmnes.evaluation.programs.program import find_program
@@ -74,7 +75,7 @@ def test_it_is_the_time_step_that_crashes(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_it_runs_as_the_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--evaluations", str(QUICK), "--out", str(tmp_path)])
+    examples(["crashing_program", "--quick", "--out", str(tmp_path)])
     said = capsys.readouterr().out
     assert "start: flow 80, coolant 320, cost 3.873" in said
     run = fmnes.read_run(tmp_path / "crashing_program.run")

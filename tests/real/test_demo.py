@@ -15,7 +15,7 @@ from fmnes.problems.real import lens
 def demo(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
     """before: what runs in the process before it."""
     script = f"import sys; sys.argv[0] = 'fmnes'\n{before}\nfrom fmnes.__main__ import main\nmain()"
-    command = [sys.executable, "-c", script, "demo", "--max-evaluations", "300", *arguments]
+    command = [sys.executable, "-c", script, "demo", "--max-evaluations", "60", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
@@ -24,7 +24,7 @@ def test_it_says_what_was_found_and_what_failed_and_where_the_drawing_is(tmp_pat
     done = demo("--out", str(tmp_path / "new" / "folder"), "--seed", "2")
     assert done.returncode == 0, done.stderr
     assert "RMS spot 386 µm → " in done.stdout and "N-SK16" in done.stdout
-    assert "300 evaluations, " in done.stdout and " × a ray misses surface" in done.stdout
+    assert "60 evaluations, " in done.stdout and " × a ray misses surface" in done.stdout
     assert "failed" in done.stderr  # the progress
     assert "\x1b" not in done.stdout + done.stderr  # no terminal, so no control codes
     page = Path(done.stdout.splitlines()[-1].split("page:")[1].strip())
@@ -42,7 +42,7 @@ def test_it_says_what_was_found_and_what_failed_and_where_the_drawing_is(tmp_pat
 def test_json_is_json_and_nothing_else(tmp_path: Path) -> None:
     done = demo("--json", before=f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}")
     result = json.loads(done.stdout)
-    assert result["stop_reason"] == "MAX_EVALUATIONS" and result["nfev"] == 300
+    assert result["stop_reason"] == "MAX_EVALUATIONS" and result["nfev"] == 60
     assert lens.triplet().fun(result["parameters"]) == result["fun"]
     assert sum(failure["count"] for failure in result["failures"]) == result["n_infeasible"] > 0
     assert not list(tmp_path.iterdir())  # who asks for JSON has asked for no files

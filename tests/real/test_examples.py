@@ -17,12 +17,21 @@ from examples.training.run import middle
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_example_runs_and_draws(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "examples", name, "--quick", "--out", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "%" in done.stdout  # the share that failed
+#: Run by tests of their own, in the same way, which look at more of what comes of them.
+ELSEWHERE = ("airfoil", "op_amp", "crashing_program")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ELSEWHERE])
+def test_an_example_runs_and_draws(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if name == "lens":  # one of them by the command itself
+        command = [sys.executable, "-m", "examples", name, "--quick", "--out", str(tmp_path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        said = done.stdout
+    else:
+        main([name, "--quick", "--out", str(tmp_path)])
+        said = capsys.readouterr().out
+    assert "%" in said  # the share that failed
     assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
 
 

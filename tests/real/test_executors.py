@@ -246,16 +246,21 @@ ISOLATED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def isolated(thread_pool: Executor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExecutorEvaluator]:
+    """One for all faults: its processes are there already, but for the one that the last fault has ended."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FMNES_TEST_PIDS", str(tmp_path_factory.mktemp("isolated") / "pids"))
+        evaluator = ExecutorEvaluator(faults.faulty, thread_pool, timeout=4.0)
+        yield evaluator
+        evaluator.close()
+
+
 @pytest.mark.parametrize("name", ISOLATED)
-def test_with_a_timeout_each_evaluation_is_isolated(
-    name: str, thread_pool: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FMNES_TEST_PIDS", str(tmp_path / "pids"))
+def test_with_a_timeout_each_evaluation_is_isolated(name: str, isolated: ExecutorEvaluator) -> None:
     fault = faults.FAULTS[name]
     batch = tasks(second=list(faults.FAULTS).index(name))
-    evaluator = ExecutorEvaluator(faults.faulty, thread_pool, timeout=4.0)
-    outcomes = dict(evaluator(batch))
-    evaluator.close()
+    outcomes = dict(isolated(batch))
     bad = outcomes.pop(faults.BAD)
     # What was ended from outside is lost without a mark: a cluster's losses are never the point's.
     assert (bad.status, bad.fault) == (fault.status, "" if fault.status == "lost" else fault.fault)

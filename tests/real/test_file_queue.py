@@ -857,7 +857,10 @@ awk "BEGIN { printf \"value %.17g\n\", ($width - 3) ^ 2 + $layers }"
 """
 
 
-def test_a_problem_file_with_templates_goes_through_a_queue(tmp_path: Path) -> None:
+def test_a_problem_file_with_templates_goes_through_a_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "problem.toml").write_text(PROBLEM)
     (tmp_path / "deck.txt.in").write_text("{width} {layers}\n")
     (tmp_path / "simulate").write_text(SIMULATE)
@@ -874,7 +877,9 @@ def test_a_problem_file_with_templates_goes_through_a_queue(tmp_path: Path) -> N
     try:
         words = ("minimize", "problem.toml", "--json", "--run-dir")
         by_queue = command_line(*words, "by-queue.run", "--queue", "queue", cwd=tmp_path)
-        here = command_line(*words, "here.run", cwd=tmp_path)
+        assert by_queue.returncode == 0, by_queue.stderr
+        assert not app([*words, "here.run"], standalone_mode=False)
+        here = capsys.readouterr().out
         # Whoever has another template is refused.
         (tmp_path / "deck.txt.in").write_text("{layers} {width}\n")
         with evaluator_of_problem(tmp_path, "{width} {layers}\n"):
@@ -883,15 +888,14 @@ def test_a_problem_file_with_templates_goes_through_a_queue(tmp_path: Path) -> N
         for worker in workers:
             worker.terminate()
         ends = [worker.communicate(timeout=300)[1] for worker in workers]
-    assert by_queue.returncode == here.returncode == 0, by_queue.stderr
-    found, wanted = json.loads(by_queue.stdout), json.loads(here.stdout)
+    found, wanted = json.loads(by_queue.stdout), json.loads(here)
     for name in ("x", "fun", "nfev", "n_infeasible", "message"):
         assert found[name] == wanted[name]
     assert found["n_infeasible"] > 0
     run = fmnes.read_run(tmp_path / "by-queue.run")
     assert sum(int(end.splitlines()[-1].split()[0]) for end in ends) == 30 == len(run.evaluations)
-    shown = command_line("show", "by-queue.run", "--failures", cwd=tmp_path)
-    assert "directory: queue/kept/g" in shown.stdout
+    assert not app(["show", "by-queue.run", "--failures"], standalone_mode=False)
+    assert "directory: queue/kept/g" in capsys.readouterr().out
     assert refused.returncode == 2 and "another the template deck.txt.in" in refused.stderr
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fmnes
+from examples.__main__ import main as examples
 from examples.op_amp import steps
 from examples.op_amp.run import FALLING, QUICK, main, simulated
 from fmnes.cli.problem_file import read_problem
@@ -38,7 +39,7 @@ def circuit(folder: Path = HERE) -> fmnes.Command:
 
 @needs_ngspice
 def test_it_runs_as_the_page_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--evaluations", str(QUICK), "--out", str(tmp_path)])
+    examples(["op_amp", "--quick", "--out", str(tmp_path)])
     said = capsys.readouterr().out
     assert "start: 1.011 mW" in said
     assert "both edges tested: " in said and "only the rising edge tested: " in said

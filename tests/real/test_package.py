@@ -106,12 +106,13 @@ def test_the_wheel_runs_where_only_what_it_asks_for_is(built: Path, tmp_path: Pa
 
     code = (
         "import fmnes; r = fmnes.minimize(lambda x: float(x @ x), [1.0, 2.0], 0.5, rng=1, workers=2, "
-        "max_evaluations=400); print(fmnes.__file__); assert r.fun < 1e-3"
+        "max_evaluations=100); print(fmnes.__file__); assert r.fun < 1e-3"
     )
     assert run(str(python), "-I", "-c", code, cwd=tmp_path).startswith(str(site))
     program = str(python.with_name("fmnes"))
     assert fmnes.__version__ in run(program, "--version", cwd=tmp_path)
-    assert json.loads(run(program, "demo", "--json", cwd=tmp_path))["fun"] < 11.47  # µm, of a known design
+    demo = json.loads(run(program, "demo", "--json", "--max-evaluations", "50", cwd=tmp_path))
+    assert demo["fun"] < 386  # µm, of the lens that it begins with
     run(program, "init", "mine", cwd=tmp_path)
 
 

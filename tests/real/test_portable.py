@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,10 @@ def alive(pid):
 
 if __name__ == "__main__":
     options = {"workers": 2, "rng": 1, "run_dir": "run", "sigma0": 0.5}
-    first = fmnes.minimize(simulate, [0.5, 1.0], max_evaluations=40, **options)
-    result = fmnes.resume("run", simulate, max_evaluations=80)
+    first = fmnes.minimize(simulate, [0.5, 1.0], max_evaluations=20, **options)
+    result = fmnes.resume("run", simulate, max_evaluations=40)
     tasks = [Task(np.array([float(i), 0.5]), 0, i) for i in range(4)]
-    with Workers(simulate, 2, timeout=20) as pool:
+    with Workers(simulate, 2, timeout=8) as pool:
         outcomes = dict(pool(tasks))
     left = int(open(LEFT).read())
     for _ in range(1000):
@@ -116,9 +117,16 @@ if __name__ == "__main__":
 """
 
 
+def on_both(text: str, folder: Path) -> tuple[Any, Any]:
+    """Here and on macOS, at the same time: they mostly wait."""
+    with ThreadPoolExecutor(2) as pool:
+        here = pool.submit(script, None, text, folder / "linux")
+        there = pool.submit(script, "macos", text, folder / "macos")
+        return here.result(), there.result()
+
+
 def test_workers_on_macos_do_what_they_do_on_linux(tmp_path: Path) -> None:
-    here = script(None, WORKERS, tmp_path / "linux")
-    there = script("macos", WORKERS, tmp_path / "macos")
+    here, there = on_both(WORKERS, tmp_path)
     assert there.pop(0) == ["darwin", "False"] and here.pop(0)[0] == "linux"
     assert there == here
     assert there[5] == [
@@ -127,12 +135,11 @@ def test_workers_on_macos_do_what_they_do_on_linux(tmp_path: Path) -> None:
         [2, "infeasible", "exit 3"],
         [3, "infeasible", "timeout"],
     ]
-    assert there[0] == 40 and there[1] == 80 and there[4] is False
+    assert there[0] == 20 and there[1] == 40 and there[4] is False
 
 
 def test_programs_on_macos_do_what_they_do_on_linux(tmp_path: Path) -> None:
-    here = script(None, COMMAND, tmp_path / "linux")
-    there = script("macos", COMMAND, tmp_path / "macos")
+    here, there = on_both(COMMAND, tmp_path)
     assert there == here
     assert there[0] == 12 and "timed out" in there[3]
 
@@ -192,6 +199,15 @@ if __name__ == "__main__":
 """
 
 
+OTHER_COMMANDS = """
+import sys
+from fmnes.cli import app
+for name in sys.argv[1:]:
+    words = ["--json", "--max-evaluations", "50"] if name == "demo" else ["run"]
+    assert not app([name, *words], standalone_mode=False)
+"""
+
+
 def test_all_but_supervised_processes_works_on_windows(tmp_path: Path) -> None:
     here = script(None, WINDOWS, tmp_path / "linux")
     there = script("windows", WINDOWS, tmp_path / "windows")
@@ -200,6 +216,6 @@ def test_all_but_supervised_processes_works_on_windows(tmp_path: Path) -> None:
     assert sorted(there["refusals"]) == ["Command", "call", "executor", "timeout", "workers"]
     for words in there["refusals"].values():
         assert "found on win32" in words and "WSL" in words and "ProcessPoolExecutor()" in words
-    # The command line, on what that run has left.
-    for arguments in (["demo", "--json"], ["show", "run"], ["export", "run"], ["report", "run"]):
-        run("windows", "-m", "fmnes", *arguments, cwd=tmp_path / "windows")
+    # The command line, on what that run has left: as a program, and the others in one process.
+    run("windows", "-m", "fmnes", "show", "run", cwd=tmp_path / "windows")
+    run("windows", "-c", OTHER_COMMANDS, "demo", "export", "report", cwd=tmp_path / "windows")

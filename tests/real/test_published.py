@@ -1,6 +1,7 @@
 """Evaluations to the target on the paper's problems, d = 40, against the figures of the paper's tables.
 
-A handful of seeds, so four standard errors of the difference; the full tables are the reproduction's job.
+Two seeds, or one where they hardly differ, so four standard errors of the difference; the full tables are the
+reproduction's job.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fmnes import CMAES, DXNESIC, FMNES, XNES, Optimizer, problems
 from fmnes.search.ending import limit_reached
 from fmnes.strategies import Strategy
 
-TRIALS = 4
+TRIALS = 2
 PAPER_TRIALS = 50
 
 
@@ -32,9 +33,8 @@ CELLS = {
     "FM-NES sphere": Cell(FMNES(), "sphere", 8, 4820, 184),
     "FM-NES cigar": Cell(FMNES(), "cigar", 8, 13000, 359),
     "FM-NES ic-sphere": Cell(FMNES(), "ic-sphere", 12, 19300, 1170),
-    "FM-NES ellipsoid": Cell(FMNES(), "ellipsoid", 16, 36100, 1070, 3),
-    "FM-NES rotated ellipsoid": Cell(FMNES(), "rotated-ellipsoid", 16, 36100, 1070, 3),
-    "FM-NES ic-rosenbrock": Cell(FMNES(), "ic-rosenbrock", 20, 69900, 1480, 2),
+    "FM-NES ellipsoid": Cell(FMNES(), "ellipsoid", 16, 36100, 1070),
+    "FM-NES ic-rosenbrock": Cell(FMNES(), "ic-rosenbrock", 20, 69900, 1480, 1),
     "DX-NES-IC cigar": Cell(DXNESIC(), "cigar", 20, 23100, 924),
     "DX-NES-IC ic-sphere": Cell(DXNESIC(), "ic-sphere", 12, 19600, 1380),
     "Method A": Cell(FMNES(rank_one="always"), "ic-sphere", 16, 23200, 1340),
@@ -42,7 +42,7 @@ CELLS = {
     "Method C": Cell(FMNES(rank_one="always", reset=False), "ic-sphere", 16, 24300, 1430),
     "CMA-ES 2006 sphere": Cell(CMAES(parameters="2006"), "sphere", 8, 5880, 164),
     "CMA-ES 2006 ic-sphere": Cell(CMAES(parameters="2006"), "ic-sphere", 36, 35900, 1210),
-    "xNES sphere": Cell(XNES(), "sphere", 8, 122000, 750, 2),
+    "xNES sphere": Cell(XNES(), "sphere", 8, 122000, 750, 1),
 }
 
 
@@ -76,5 +76,5 @@ def test_evaluations_to_target(name: str) -> None:
 def test_the_printed_path_rate_is_slower() -> None:
     """Correction 1: with c_σ as printed the Ellipsoid takes about 40k, not the 36k of the paper's table."""
     printed = Cell(FMNES(path_rate="printed"), "ellipsoid", 16, 40400, 1100)
-    found = np.mean([evaluations(printed, trial) for trial in range(3)])
+    found = np.mean([evaluations(printed, trial) for trial in range(TRIALS)])
     assert 38_500 < found < 42_500

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.cli.page.document import report
+from fmnes.cli import app
+from fmnes.cli.page import document
 from tests.browser import Browser, Page, open_browser
 
 #: Markup, a script, a terminal's commands, and what would end an attribute.
@@ -47,7 +49,7 @@ def command_line(*words: str | Path, **options: str) -> subprocess.CompletedProc
 
 def write(run: Path) -> Path:
     page = run.parent / f"{run.name}.html"
-    page.write_text(report(run))
+    page.write_text(document.report(run))
     return page
 
 
@@ -154,7 +156,7 @@ def test_a_program_with_its_output_and_its_directory(browser: Browser, tmp_path:
     command = fmnes.Command([sys.executable, str(tmp_path / "simulate.py"), "{a}", "{b}"])
     parameters = {"a": fmnes.Real(-2, 2, start=1.0), "b": fmnes.Real(-2, 2)}
     run = tmp_path / "program.run"
-    fmnes.minimize(command, parameters, rng=1, max_evaluations=40, run_dir=run)
+    fmnes.minimize(command, parameters, rng=1, max_evaluations=20, run_dir=run)
     with browser.page(write(run).as_uri()) as page:
         check(page)
         told = page.evaluate("document.getElementById('failures').innerText")
@@ -219,9 +221,11 @@ def test_nothing_has_succeeded(browser: Browser, tmp_path: Path, evaluations: in
         assert marks(page, "failed") == evaluations
 
 
-def test_long_points_are_cut(browser: Browser, tmp_path: Path) -> None:
+def test_long_points_are_cut(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its pictures, which are of some of them only (tests/test_plots.py) and take long."""
+    monkeypatch.setattr(document, "drawings", lambda run: {})
     run = tmp_path / "long.run"
-    fmnes.minimize(lambda x: float(x @ x), np.ones(500), 0.5, rng=1, max_evaluations=60, run_dir=run)
+    fmnes.minimize(lambda x: float(x @ x), np.ones(500), 0.5, rng=1, max_evaluations=30, run_dir=run)
     with browser.page(write(run).as_uri(), width=400) as page:
         check(page)
         assert page.evaluate("document.querySelectorAll('#best tbody tr').length") == 41
@@ -235,8 +239,8 @@ def test_the_command_writes_one_file_and_says_where(tmp_path: Path) -> None:
     done = command_line("report", "small.run", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "the report is small.run/report.html\n", "")
     assert sorted(path.name for path in run.iterdir()) == sorted([*before, "report.html"])
-    assert command_line("report", run).returncode == 0  # over the one from before
-    assert command_line("report", run, "--output", tmp_path / "mine.html").returncode == 0
+    assert not app(["report", str(run)], standalone_mode=False)  # over the one from before
+    assert not app(["report", str(run), "--output", str(tmp_path / "mine.html")], standalone_mode=False)
     assert (tmp_path / "mine.html").read_text().startswith("<!doctype html>")
     assert fmnes.resume(run, lambda x: float(x @ x), max_evaluations=40).nfev == 40  # it is in nobody's way
 
@@ -245,15 +249,15 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     run = tmp_path / "small.run"
     fmnes.minimize(lambda x: float(x @ x), [1.0, 1.0], 0.5, rng=1, max_evaluations=30, run_dir=run)
     (run / "report.html").write_text("<p>my own notes</p>")
-    done = command_line("report", run)
-    assert done.returncode == 2 and "found a file that is not ours, wanted another place" in done.stderr
+    for words, told in (
+        ([run], "found a file that is not ours, wanted another place"),
+        ([run, "--output", tmp_path / "no" / "such.html"], "could not be written"),
+        ([tmp_path], f"did you mean '{run}'?"),
+        ([tmp_path / "smal.run"], "did you mean 'small.run'?"),
+    ):
+        with pytest.raises(fmnes.FmnesError, match=re.escape(told)):
+            app(["report", *map(str, words)], standalone_mode=False)
     assert (run / "report.html").read_text() == "<p>my own notes</p>"
-    done = command_line("report", run, "--output", tmp_path / "no" / "such.html")
-    assert done.returncode == 2 and "could not be written" in done.stderr
-    done = command_line("report", tmp_path)
-    assert done.returncode == 2 and f"did you mean '{run}'?" in done.stderr
-    done = command_line("report", tmp_path / "smal.run")
-    assert done.returncode == 2 and "did you mean 'small.run'?" in done.stderr
     log = run / "evaluations.sqlite"
     log.write_bytes(log.read_bytes()[:5000])
     done = command_line("report", run, "--output", tmp_path / "mine.html")
@@ -276,12 +280,12 @@ def test_without_matplotlib_the_install_line_is_said(tmp_path: Path, words: list
 
 def test_a_run_on_the_command_line_ends_with_the_reports_line(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(
-        'command = ["echo", "{a}"]\n[parameters.a]\nlower = 0\nupper = 1\n[run]\nmax_evaluations = 20\n'
+        'command = ["echo", "{a}"]\n[parameters.a]\nlower = 0\nupper = 1\n[run]\nmax_evaluations = 9\n'
     )
     done = command_line("minimize", "p.toml", cwd=str(tmp_path))
     assert "as a page with pictures:  fmnes report p.run\n" in done.stdout
     (tmp_path / "q.toml").write_text('command = ["false", "{a}"]\n[parameters.a]\nlower = 0\nupper = 1\n')
     done = command_line("minimize", "q.toml", cwd=str(tmp_path))
     assert done.returncode == 2 and "as a page with pictures:  fmnes report q.run\n" in done.stderr
-    done = command_line("report", "q.run", cwd=str(tmp_path))
-    assert done.returncode == 0 and "made again" in (tmp_path / "q.run" / "report.html").read_text()
+    assert not app(["report", str(tmp_path / "q.run")], standalone_mode=False)
+    assert "made again" in (tmp_path / "q.run" / "report.html").read_text()
