@@ -55,6 +55,23 @@ print(json.dumps([name for name in sys.modules if name.startswith("fmnes.")]))
     assert parts == {"errors", "evaluation", "outcome", "outputs", "version"}
 
 
+def test_a_command_loads_what_it_needs_and_no_more() -> None:
+    pytest.importorskip("typer")
+    code = """
+import sys
+from fmnes.__main__ import main
+sys.argv[1:] = ["--version"]
+try:
+    main()
+except SystemExit:
+    assert "numpy" not in sys.modules and "rich" not in sys.modules
+import fmnes.cli.show
+assert "numpy" in sys.modules
+assert not {"fmnes.search", "fmnes.plots", "fmnes.evaluation.queue"} & set(sys.modules)
+"""
+    assert in_fresh_interpreter(code) == f"{fmnes.__version__}\n"
+
+
 def test_import_is_silent_and_touches_no_random_state() -> None:
     code = """
 import numpy as np
