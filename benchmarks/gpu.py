@@ -40,6 +40,7 @@ import fmnes
 from fmnes.benchmark.speed import default_population_size
 from fmnes.integrations import jax as fj
 from fmnes.integrations.jax.draws import normal
+from fmnes.strategies import METHODS
 
 
 def sphere(x: Any) -> Any:
@@ -122,7 +123,7 @@ TOY_SIZES = ((10**3, 32), (10**4, 8))
 
 def high_dimension(table: Table, toy: bool, bandwidth: float) -> None:
     use_float64(False)
-    if "cr-fm-nes" not in fmnes.strategies.METHODS:
+    if "cr-fm-nes" not in METHODS:
         table.add("b", "CR-FM-NES", "not available")
         return
     for d, lam in TOY_SIZES if toy else SIZES:

@@ -9,7 +9,6 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -36,11 +35,41 @@ def test_import_loads_numpy_and_the_standard_library_only() -> None:
 import json, sys
 before = set(sys.modules)
 import fmnes
+assert "numpy" not in sys.modules  # a name is loaded when it is asked for
+from fmnes import *
 print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
 """
     loaded = set(json.loads(in_fresh_interpreter(code)))
     assert {"fmnes", "numpy"} <= loaded
     assert loaded - set(sys.stdlib_module_names) - {"fmnes", "numpy"} == set()
+
+
+def test_a_worker_loads_what_it_needs_and_no_more() -> None:
+    code = """
+import json, sys
+import fmnes.evaluation.workers.serve
+fmnes.Infeasible  # what an objective may ask for
+print(json.dumps([name for name in sys.modules if name.startswith("fmnes.")]))
+"""
+    parts = {part_of(name) for name in json.loads(in_fresh_interpreter(code))}
+    assert parts == {"errors", "evaluation", "outcome", "outputs", "version"}
+
+
+def test_a_command_loads_what_it_needs_and_no_more() -> None:
+    pytest.importorskip("typer")
+    code = """
+import sys
+from fmnes.__main__ import main
+sys.argv[1:] = ["--version"]
+try:
+    main()
+except SystemExit:
+    assert "numpy" not in sys.modules and "rich" not in sys.modules
+import fmnes.cli.show
+assert "numpy" in sys.modules
+assert not {"fmnes.search", "fmnes.plots", "fmnes.evaluation.queue"} & set(sys.modules)
+"""
+    assert in_fresh_interpreter(code) == f"{fmnes.__version__}\n"
 
 
 def test_import_is_silent_and_touches_no_random_state() -> None:
@@ -202,16 +231,23 @@ print(json.dumps([name for name in sys.modules if name.startswith("fmnes.")]))
 
 
 def test_all_is_exactly_the_public_names() -> None:
-    submodules = {path.stem for path in SOURCE.iterdir()}
-    public = {
-        name
-        for name, value in vars(fmnes).items()
-        if not name.startswith("_") and not (isinstance(value, ModuleType) and name in submodules)
-    }
-    # These are modules that are meant.
-    assert set(fmnes.__all__) == public | {"plots", "problems"}
+    """Each is listed three times: for `*`, for type checkers, and where it is."""
     assert len(fmnes.__all__) == len(set(fmnes.__all__))
+    assert {name for name in dir(fmnes) if not name.startswith("_")} == set(fmnes.__all__)
+    tree = ast.parse(Path(fmnes.__file__).read_text(encoding="utf-8"))
+    blocks = (node.body for node in tree.body if isinstance(node, ast.If))
+    typed = {
+        alias.name: node.module
+        for node in next(blocks)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert set(typed) == set(fmnes.__all__)
+    for name, module in typed.items():
+        assert getattr(fmnes, name) is getattr(importlib.import_module(str(module)), name)
     assert callable(fmnes.minimize)
+    with pytest.raises(AttributeError, match="module 'fmnes' has no attribute 'minimise'"):
+        fmnes.minimise  # noqa: B018
 
 
 def test_no_module_is_hidden_by_a_name_of_its_package() -> None:

@@ -625,7 +625,7 @@ def test_what_is_no_plain_file_is_neither_waited_for_nor_read(tmp_path, make, na
     (run / name).unlink(missing_ok=True)
     make(run / name)
     script = """
-import resource, signal, sys, fmnes
+import resource, signal, sys, fmnes, fmnes.storage.directory
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 signal.alarm(20)
 def square(x): return float(x @ x)

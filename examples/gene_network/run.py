@@ -66,7 +66,7 @@ def _problem(draws: bool) -> gene_network.GeneNetworkProblem:
         if draws:
             fmnes.plots.drawing.need_matplotlib()
         return gene_network.problem()
-    except fmnes.errors.MissingExtra as error:
+    except fmnes.MissingExtra as error:
         raise SystemExit(f"gene_network: {error}") from None
 
 

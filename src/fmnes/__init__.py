@@ -6,31 +6,38 @@
 FM-NES (Nomura & Ono 2021) and the methods it is compared with, made usable on real simulations.
 """
 
-from fmnes import plots, problems
-from fmnes.bounds import Bounds
-from fmnes.errors import (
-    ArgumentError,
-    FmnesError,
-    Infeasible,
-    Lost,
-    MissingExtra,
-    ObjectiveError,
-    RunError,
-    SnapshotError,
-    UsageError,
-)
-from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.queue.file_queue import FileQueue
-from fmnes.outcome import LOST
-from fmnes.parameters import Integer, Real
-from fmnes.records.table import Evaluations
-from fmnes.result import Failure, Result, StopReason, View
-from fmnes.run.minimize import minimize
-from fmnes.run.reading import Run, read_run
-from fmnes.run.resume import resume
-from fmnes.search.optimizer import Optimizer
-from fmnes.strategies import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fmnes.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from fmnes import plots, problems
+    from fmnes.bounds import Bounds
+    from fmnes.errors import (
+        ArgumentError,
+        FmnesError,
+        Infeasible,
+        Lost,
+        MissingExtra,
+        ObjectiveError,
+        RunError,
+        SnapshotError,
+        UsageError,
+    )
+    from fmnes.evaluation.programs.command import Command
+    from fmnes.evaluation.queue.file_queue import FileQueue
+    from fmnes.outcome import LOST
+    from fmnes.parameters import Integer, Real
+    from fmnes.records.table import Evaluations
+    from fmnes.result import Failure, Result, StopReason, View
+    from fmnes.run.minimize import minimize
+    from fmnes.run.reading import Run, read_run
+    from fmnes.run.resume import resume
+    from fmnes.search.optimizer import Optimizer
+    from fmnes.strategies import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
 
 __all__ = [
     "AFMNES",
@@ -68,3 +75,36 @@ __all__ = [
     "read_run",
     "resume",
 ]
+
+#: Where they are. Each is loaded when it is first asked for: a worker process, a task on a cluster and
+#: `fmnes --version` then load what they need and no more.
+_HOMES = {
+    "bounds": "Bounds",
+    "errors": "ArgumentError FmnesError Infeasible Lost MissingExtra ObjectiveError RunError SnapshotError "
+    "UsageError",
+    "evaluation.programs.command": "Command",
+    "evaluation.queue.file_queue": "FileQueue",
+    "outcome": "LOST",
+    "parameters": "Integer Real",
+    "records.table": "Evaluations",
+    "result": "Failure Result StopReason View",
+    "run.minimize": "minimize",
+    "run.reading": "Run read_run",
+    "run.resume": "resume",
+    "search.optimizer": "Optimizer",
+    "strategies": "AFMNES CMAES CRFMNES DXNESIC FMNES Resampling XNES",
+}
+
+if not TYPE_CHECKING:  # to a type checker, a `__getattr__` means that there is every name
+
+    def __getattr__(name: str) -> Any:
+        if name in ("plots", "problems"):
+            return import_module(f"fmnes.{name}")
+        for module, names in _HOMES.items():
+            if name in names.split():
+                globals()[name] = value = getattr(import_module(f"fmnes.{module}"), name)
+                return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]

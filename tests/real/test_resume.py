@@ -291,7 +291,7 @@ def test_after_a_disk_that_was_full(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 FULL_DISK = """
 import sys
-import fmnes
+import fmnes, fmnes.run.snapshots
 fmnes.run.snapshots.SNAPSHOT_SECONDS = 0.0
 sphere = fmnes.problems.get("sphere", d=5)
 result = fmnes.minimize(sphere.fun, sphere.x0, sphere.sigma0, xtol=None, ftol=None, run_dir=sys.argv[1])

@@ -2,15 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-import fmnes
-from fmnes.cli import bench, demo, export, problems, report, runs, show, stop, watch, worker
-from fmnes.cli.reproduction import reproduce
+from fmnes.version import __version__
+
+#: Where each command is. It is loaded when it is asked for, and `fmnes --help` asks for all of them.
+_HOMES = {
+    "demo": "demo.demo",
+    "init": "problems.init",
+    "check": "problems.check",
+    "try": "problems.try_",
+    "minimize": "runs.minimize",
+    "resume": "runs.resume",
+    "stop": "stop.stop",
+    "worker": "worker.worker",
+    "show": "show.show",
+    "export": "export.export",
+    "report": "report.report",
+    "watch": "watch.watch",
+    "reproduce": "reproduction.reproduce",
+    "bench": "bench.app",
+}
+
+
+class _Commands(Mapping[str, Any]):
+    def __getitem__(self, name: str) -> Any:
+        module, _, function = _HOMES[name].partition(".")
+        found = getattr(import_module(f"fmnes.cli.{module}"), function)
+        if not isinstance(found, typer.Typer):
+            command, found = found, typer.Typer(add_completion=False)
+            found.command(name)(command)
+        return typer.main.get_command(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_HOMES)
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+class _Group(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "commands": _Commands()})
+
 
 app = typer.Typer(
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Optimise functions whose evaluation may fail.",
@@ -19,7 +61,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(fmnes.__version__)
+        typer.echo(__version__)
         raise typer.Exit
 
 
@@ -28,19 +70,3 @@ def root(
     version: Annotated[bool, typer.Option("--version", callback=_version, help="Show the version.")] = False,
 ) -> None:
     pass
-
-
-app.command()(demo.demo)
-app.command()(problems.init)
-app.command()(problems.check)
-app.command("try")(problems.try_)
-app.command()(runs.minimize)
-app.command()(runs.resume)
-app.command()(stop.stop)
-app.command()(worker.worker)
-app.command()(show.show)
-app.command()(export.export)
-app.command()(report.report)
-app.command()(watch.watch)
-app.command()(reproduce)
-app.add_typer(bench.app, name="bench")

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingC
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
 
-app = typer.Typer(invoke_without_command=True)
+app = typer.Typer(name="bench", invoke_without_command=True, add_completion=False)
 
 
 @app.callback()

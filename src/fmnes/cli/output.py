@@ -7,17 +7,19 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from fmnes.cli.next_steps import Step
-from fmnes.cli.reading import Point
 from fmnes.report.terminal import literal
 from fmnes.result import Result, StopReason
-from fmnes.run.reading import Reason
+
+if TYPE_CHECKING:
+    from fmnes.cli.next_steps import Step
+    from fmnes.cli.reading import Point
+    from fmnes.run.reading import Reason
 
 #: Exit codes: 0 the run ended as asked, 1 it could not, 2 wrong input, 130 interrupted.
 _FAILED = {StopReason.NO_FEASIBLE, StopReason.LOST, StopReason.NUMERICAL, StopReason.STORAGE}

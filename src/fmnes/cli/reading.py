@@ -15,7 +15,6 @@ from fmnes.cli.next_steps import Ending
 from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.result import Result, StopReason
 from fmnes.run.reading import Run
-from fmnes.run.settings import command_from
 from fmnes.run.words import space_of
 from fmnes.storage.directory import PREVIOUS, SNAPSHOT, RunDirectory, read_config
 from fmnes.storage.rows import MAX_STORED_DIMENSION
@@ -63,6 +62,8 @@ def read_program(run: Path) -> Begun:
         raise ArgumentError(
             f"{run}: found a run of a Python function, wanted one of a program; from Python:  {call}"
         )
+    from fmnes.run.settings import command_from
+
     try:
         command_from(begun.objective)
     except _UNUSABLE as error:

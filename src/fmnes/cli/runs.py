@@ -21,7 +21,6 @@ from fmnes.cli.taken import changed, taken
 from fmnes.cli.watch import open_watch
 from fmnes.cli.worker import Queue, queue_options
 from fmnes.errors import ArgumentError, FmnesError, ObjectiveError
-from fmnes.plots.drawing import need_matplotlib
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result, View
 from fmnes.storage.aside import move_aside
@@ -184,6 +183,8 @@ def _run(
 ) -> None:
     """Run with a live display, then show the result; the exit code says how it ended."""
     if open_it:
+        from fmnes.plots.drawing import need_matplotlib
+
         need_matplotlib()
     with display:
         try:

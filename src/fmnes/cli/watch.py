@@ -19,7 +19,6 @@ from rich.console import Console
 
 from fmnes.cli import output, places
 from fmnes.errors import FmnesError
-from fmnes.plots.drawing import need_matplotlib
 from fmnes.storage.directory import LOCK
 from fmnes.storage.lock import holder
 
@@ -43,6 +42,8 @@ def watch(
     """Show a run as a live page, with a button to stop it; Ctrl-C ends the page, not the run."""
     if os.path.lexists(run):
         places.check_run(run)
+    from fmnes.plots.drawing import need_matplotlib
+
     need_matplotlib()
     from fmnes.cli.page.server import serve_at
 

@@ -74,7 +74,6 @@ def choose_evaluator(
     from fmnes.evaluation.deaths import Retried  # each of them knows this module
     from fmnes.evaluation.named import Named
     from fmnes.evaluation.programs.command import Command
-    from fmnes.evaluation.programs.runnable import check_runnable
     from fmnes.evaluation.serial import Serial, Vectorized
 
     make = getattr(executor, "make_evaluator", None)
@@ -93,6 +92,8 @@ def choose_evaluator(
     if isinstance(fun, Command):
         if vectorized:
             raise ArgumentError("fun: found a Command together with vectorized; wanted workers=")
+        from fmnes.evaluation.programs.runnable import check_runnable
+
         command = fun if timeout is None else replace(fun, timeout=timeout)
         # Any point will do: it tells the names, and which of them are whole numbers.
         check_runnable(command, d, None if space is None else space.named(np.zeros(d)))

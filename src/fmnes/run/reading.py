@@ -24,8 +24,8 @@ from fmnes.records.table import Evaluations
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.result import Best, Columns, Failure, Result, StopReason, Vector
+from fmnes.run.records import read_records
 from fmnes.run.replay import FORGOTTEN
-from fmnes.run.snapshots import read_records
 from fmnes.run.words import space_of, words_of
 from fmnes.space import Space
 from fmnes.storage.directory import KEPT, LOG, RunDirectory

@@ -17,6 +17,7 @@ from fmnes.logger import logger
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.result import Result
+from fmnes.run.records import from_version_1
 from fmnes.run.searches import Searches, StartPoint
 from fmnes.run.totals import Totals
 from fmnes.search.optimizer import Optimizer
@@ -82,7 +83,7 @@ class RunState:
         """Raises SnapshotError for what `dump` cannot have written."""
         try:
             if "loop" in metadata:
-                metadata, arrays = _from_version_1(metadata, arrays)
+                metadata, arrays = from_version_1(metadata, arrays)
             run = metadata["run"]
             if not 0 <= run["seconds"] < np.inf:
                 raise ValueError(f"{run['seconds']} seconds")
@@ -100,41 +101,6 @@ class RunState:
             )
         except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise SnapshotError(f"found an unusable snapshot ({type(error).__name__}: {error})") from None
-
-
-def _from_version_1(metadata: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """A snapshot of fmnes 0.1 as one of this version."""
-    loop, ledger = metadata["loop"], metadata["ledger"]
-    points = [arrays[f"ledger.{i}"] for i in range(len(ledger))]
-    rows = arrays["loop.history"]
-    run = {
-        "seconds": loop["seconds"],
-        "seed": loop["seed"],
-        "totals": loop,
-        "history": [len(rows), 1],
-        "failures": [[*entry, len(own)] for entry, own in zip(ledger, points, strict=True)],
-    }
-    best = {f"totals.best.{k}": arrays[f"loop.best.{k}"] for k in ("x", "fun") if f"loop.best.{k}" in arrays}
-    d = len(arrays["x0"])
-    all_points = np.concatenate([np.empty((0, d)), *points])
-    return {**metadata, "restart": loop["restarts"], "run": run}, {
-        **arrays,
-        **best,
-        "history": rows,
-        "failures": all_points,
-    }
-
-
-def read_records(metadata: dict[str, Any], arrays: Arrays) -> tuple[History, Ledger]:
-    """What a snapshot, or the ending of a run, holds for those who read it."""
-    try:
-        if "loop" in metadata:
-            metadata, arrays = _from_version_1(metadata, arrays)
-        run = metadata["run"]
-        history = History.restore(run["history"], np.asarray(arrays["history"], dtype=float))
-        return history, Ledger.restore(run["failures"], np.asarray(arrays["failures"], dtype=float))
-    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise SnapshotError(f"found an unusable snapshot ({type(error).__name__}: {error})") from None
 
 
 class Snapshots:

@@ -1,8 +1,8 @@
 """External programs as objectives: a point goes in as arguments, files or JSON, a number comes out.
 
-`Command` holds the settings. `inputs.py` fills `template.py`'s holes and lays out what a program is given,
-`program.py` finds the program, `runnable.py` says whether it can run,
-`runner.py` keeps some programs running, each in a directory of `workspace.py`, and `process.py` runs one of
+`Command` holds the settings, which `settling.py` checks. `inputs.py` fills `template.py`'s holes and lays out
+what a program is given, `program.py` finds the program, `runnable.py` says whether it can run, `runner.py`
+keeps some programs running, each in a directory of `workspace.py`, and `process.py` runs one of
 them. `verdict.py` says what came of it: from what it answers (`answer.py`), or from where the user says that
 the value stands (`sources.py`). What it leaves running is for `guard.py`, what it leaves on disk for
 `removal.py`.
@@ -18,15 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_number, check_path, is_number, names_options, shown
+from fmnes.arguments import is_number, names_options, shown
 from fmnes.errors import ArgumentError, Infeasible, Lost
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.programs.checks import check_bytes, check_codes, check_strings
-from fmnes.evaluation.programs.environment import check_environment
-from fmnes.evaluation.programs.inputs import TAKEN, check_targets
-from fmnes.evaluation.programs.runnable import check_runnable
-from fmnes.evaluation.programs.sources import check_source
-from fmnes.evaluation.programs.template import SomeNumber, parse_argument
 
 
 @dataclass(frozen=True)
@@ -104,47 +98,10 @@ class Command:
     directory: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        def settle(name: str, value: Any) -> None:
-            object.__setattr__(self, name, value)
+        # Every run asks whether its objective is a Command; only one that is needs all this.
+        from fmnes.evaluation.programs.settling import settle_all
 
-        settle("argv", check_strings("argv", self.argv))
-        settle("names", None if self.names is None else check_strings("names", self.names))
-        for name in ("templates", "copy", "link"):
-            settle(name, check_strings(name, getattr(self, name)))
-        for name in ("stdin", "problem_file", "directory"):
-            if getattr(self, name) is not None:
-                settle(name, check_path(name, getattr(self, name)))
-        settle("here", os.path.abspath(check_path("here", "." if self.here is None else self.here)))
-        for name in ("problem_file", "directory"):
-            if getattr(self, name) is not None:
-                settle(name, os.path.abspath(getattr(self, name)))
-        settle("environment", check_environment(self.environment))
-        settle("value", None if self.value is None else check_source("value", self.value))
-        settle("outputs", _outputs(self.outputs))
-        texts = [self.fail_if] if isinstance(self.fail_if, str) and self.fail_if else self.fail_if
-        settle("fail_if", check_strings("fail_if", texts))
-        if any(not text.strip() or len(text) > 1000 for text in self.fail_if):
-            raise ArgumentError("fail_if: found a blank text, or one of more than 1000 characters")
-        settle("timeout", check_number("timeout", self.timeout, above=0))
-        settle("memory_limit", check_bytes("memory_limit", self.memory_limit))
-        settle("max_kept", check_number("max_kept", self.max_kept, above=-1, whole=True) or 0)
-        settle("success_exit_codes", check_codes("success_exit_codes", self.success_exit_codes, signals=True))
-        settle("lost_exit_codes", check_codes("lost_exit_codes", self.lost_exit_codes))
-        names = self.names or ()
-        if len(set(names)) < len(names) or set(TAKEN) & set(names):
-            raise ArgumentError(f"names: found {names}, wanted one for each; params, results, here are taken")
-        if not isinstance(self.keep, str) or self.keep not in ("failed", "all", "none"):
-            raise ArgumentError(f"keep: found {shown(self.keep)}, wanted 'failed', 'all' or 'none'")
-        both = set(self.lost_exit_codes) & set(self.success_exit_codes)
-        if both:
-            raise ArgumentError(f"lost_exit_codes: found {both}, which are success_exit_codes as well")
-        if not self.argv:
-            raise ArgumentError("argv: found an empty list, wanted the program and its arguments")
-        check_targets(self)
-        for element in self.argv:
-            template = parse_argument(element)
-            if self.names is not None:
-                template.fill({**dict.fromkeys(TAKEN, ""), **dict.fromkeys(names, SomeNumber())})
+        settle_all(self)
 
     def __call__(self, x: ArrayLike | Mapping[str, float]) -> float:
         """The value at x, an array or {name: value}.
@@ -155,6 +112,7 @@ class Command:
         point = np.asarray(x if named is None else list(named.values()), dtype=float).reshape(-1)
         if not np.isfinite(point).all():
             raise ArgumentError(f"x: found {point}, wanted finite numbers")
+        from fmnes.evaluation.programs.runnable import check_runnable
         from fmnes.evaluation.programs.runner import run_once  # which knows this class, and is POSIX's
 
         check_runnable(self, point.size, named)
@@ -176,14 +134,3 @@ def _point(found: Mapping[Any, Any]) -> dict[str, Any]:
         if not isinstance(name, str) or not is_number(value):
             raise ArgumentError(f"x: found {shown(name)}: {shown(value)}, wanted names with finite numbers")
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
-
-
-def _outputs(found: Any) -> dict[str, dict[str, str]]:
-    if found is None:
-        return {}
-    if not isinstance(found, Mapping):
-        raise ArgumentError(f"outputs: found {shown(found)}, wanted such as {{'mass': {{'regex': ...}}}}")
-    for name in found:
-        if not isinstance(name, str) or not name.strip() or "\0" in name:
-            raise ArgumentError(f"outputs: found the name {shown(name)}, wanted text such as 'mass'")
-    return {name: check_source(f"outputs, {name}", source) for name, source in found.items()}

@@ -9,14 +9,16 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from fmnes.evaluation.workers.messages import BROKEN, READY, clean, encode, frame, receive
 from fmnes.evaluation.workers.shipping import unpack
 from fmnes.outcome import Outcome, call, from_exception, infeasible
-from fmnes.result import Vector
+
+if TYPE_CHECKING:
+    from fmnes.result import Vector
 
 
 def serve(channel: socket.socket, stream: IO[bytes]) -> None:
