@@ -399,7 +399,7 @@ def test_a_long_run_is_quick_and_small_and_says_what_it_leaves_out() -> None:
         keep_evaluations=True,
     )
     assert len(result.evaluations) == 5_000
-    for plot in OF_ONE:
+    for plot in (plots.convergence, plots.slices):
         assert len(plots.as_svg(plot(result))) < 600_000
     figure = plots.slices(result)
     first = figure.axes[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src/fmnes"
@@ -13,12 +13,16 @@ def parts_of_a_generation(path: Path) -> bool:
     return path.relative_to(SOURCE).parts[0] in ("steps", "strategies")
 
 
-def nodes(wanted: bool) -> Iterator[tuple[str, ast.AST]]:
+@cache
+def nodes(wanted: bool) -> list[tuple[str, ast.AST]]:
     """Of the files that are (or are not) parts of a generation, with where they stand."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        if parts_of_a_generation(path) is wanted:
-            for node in ast.walk(ast.parse(path.read_text())):
-                yield f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}", node
+    return [
+        (f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}", node)
+        for path in sorted(SOURCE.rglob("*.py"))
+        if parts_of_a_generation(path) is wanted
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.arg | ast.Call | ast.MatMult)
+    ]
 
 
 def test_a_part_of_a_generation_is_given_the_backend_and_takes_its_arrays_from_it() -> None:
