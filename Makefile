@@ -28,7 +28,6 @@ test-real: $(VENV)/.ready-dev  ## simulators, a browser, every program of the do
 
 test-jax: $(VENV)/.ready-dev $(VENV)/.ready-jax   ## the compiled side, on the CPU
 	JAX_PLATFORMS=cpu $(BIN)/python -m pytest -n auto tests/jax
-	JAX_PLATFORMS=cpu $(BIN)/python benchmarks/gpu.py --toy
 
 test-clusters: $(VENV)/.ready-dev $(VENV)/.ready-clusters   ## real clusters on this machine: Dask, Ray, MPI, joblib
 	$(PYTEST) -n 3 tests/clusters

@@ -387,18 +387,3 @@ def test_points_of_another_dimension_are_refused(name: str) -> None:
 def test_the_example_in_the_docstring() -> None:
     result = doctest.testmod(problems)
     assert result.attempted > 0 and result.failed == 0
-
-
-@through(("name", "d"), [(name, d) for name, d in ALL if d in (2, 40)])
-def test_jax_under_jit_and_vmap(name: str, d: int) -> None:
-    jax = pytest.importorskip("jax")
-    problem = problems.get(name, d)
-    X = points(name, d, n=16, gap=1e-3).astype(np.float32)  # a gap that float32 can tell
-    wanted = problem.fun(X.astype(np.float64))
-    for fun in (problem.fun, jax.jit(problem.fun), jax.vmap(problem.fun), jax.jit(jax.vmap(problem.fun))):
-        f = fun(jax.numpy.asarray(X))
-        assert isinstance(f, jax.Array) and f.dtype == np.float32 and f.shape == (len(X),)
-        np.testing.assert_allclose(f, wanted, rtol=1e-3, atol=1e-4)
-    feasible = jax.jit(problem.is_feasible)(jax.numpy.asarray(X))
-    np.testing.assert_array_equal(feasible, problem.is_feasible(X))
-    assert jax.jit(problem.fun)(jax.numpy.asarray(X[0])).shape == ()

@@ -56,7 +56,7 @@ def test_evaluations_to_the_target_are_distributed_as_with_numpy(
     """Also with the decompositions that a GPU would use."""
     made = jax_backends.make
     monkeypatch.setattr(jax_backends, "make", lambda axis, _: made(axis, decompositions))
-    problem = fmnes.problems.get(name, d=6)
+    problem = fmnes.problems.get(name, d=4)
     options: dict[str, Any] = {
         "method": "afm-nes", "population_size": 10, "target": 1e-8, "max_evaluations": 20_000,
     }  # fmt: skip

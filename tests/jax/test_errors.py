@@ -138,6 +138,15 @@ def test_ask_and_tell_check_shapes() -> None:
         jax.vmap(lambda x0: fj.init(KEY, x0, 1.0))(jnp.ones((2, 3, 3)))
 
 
+def test_a_start_that_is_known_is_checked_inside_a_jit() -> None:
+    def start(x0: Any) -> Any:
+        return jax.eval_shape(lambda key: fj.init(key, x0, 1.0, method="xnes"), KEY)
+
+    assert start(jnp.ones(3)).mean.shape == (3,)
+    with pytest.raises(fmnes.ArgumentError, match="x0: found NaN"):
+        start(jnp.full(3, jnp.nan))
+
+
 def test_a_target_below_the_digits_of_float32() -> None:
     with pytest.warns(RuntimeWarning, match=r"target: found 1e-10 with float32.*pass x0 as float64"):
         fj.run(

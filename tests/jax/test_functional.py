@@ -132,22 +132,27 @@ def primitives(jaxpr: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, tu
 def test_a_shared_generation_number_keeps_the_refresh_a_branch(method: str) -> None:
     keys = jax.random.split(jax.random.key(6), 3)
     x0 = jnp.ones(5)
-    axes = fj.batch_axes(fj.init(keys[0], x0, 1.0, method=method))
-    states = jax.vmap(lambda key: fj.init(key, x0, 1.0, method=method), out_axes=axes)(keys)
-    x, z = jax.vmap(fj.ask, in_axes=(0, axes))(keys, states)
+
+    def start(key: Any) -> Any:
+        return fj.init(key, x0, 1.0, method=method)
+
+    axes = fj.batch_axes(start(keys[0]))
+    states = jax.eval_shape(jax.vmap(start, out_axes=axes), keys)
+    x, z = jax.eval_shape(jax.vmap(fj.ask, in_axes=(0, axes)), keys, states)
+    f = jax.eval_shape(sphere, x)
     tell = jax.vmap(fj.tell, in_axes=(axes, 0, 0), out_axes=axes)
-    after = jax.eval_shape(tell, states, z, sphere(x))
+    after = jax.eval_shape(tell, states, z, f)
     assert after.search.generation.shape == () and after.mean.shape == (3, 5)
 
     def decompositions(jaxpr: Any) -> list[tuple[str, ...]]:
         # Of square matrices; the ridge test has small ones of its own.
         return [path for name, path in primitives(jaxpr) if name in ("svd", "eigh")]
 
-    paths = decompositions(jax.make_jaxpr(tell)(states, z, sphere(x)).jaxpr)
+    paths = decompositions(jax.make_jaxpr(tell)(states, z, f).jaxpr)
     assert sum("cond" in path for path in paths) == 1
     # With a number for each run nothing of the kind is left.
-    own = jax.vmap(lambda key: fj.init(key, x0, 1.0, method=method))(keys)
-    paths = decompositions(jax.make_jaxpr(jax.vmap(fj.tell))(own, z, sphere(x)).jaxpr)
+    own = jax.eval_shape(jax.vmap(start), keys)
+    paths = decompositions(jax.make_jaxpr(jax.vmap(fj.tell))(own, z, f).jaxpr)
     assert not any("cond" in path for path in paths)
 
 

@@ -46,8 +46,6 @@ SHAPED = {
     "fm-nes": FMNES,
     "every-generation": partial(FMNES, refresh=1),
     "dx-nes-ic": DXNESIC,
-    "method-a": partial(FMNES, rank_one="always"),
-    "method-b": partial(FMNES, reset=False),
     "method-c": partial(FMNES, rank_one="always", reset=False),
     "xnes": XNES,
 }
@@ -72,6 +70,7 @@ def draws(strategy: Any, population_size: int, d: int, rng: np.random.Generator)
 
 
 def assert_same(strategy: Any, found: Any, wanted: Any) -> None:
+    found = jax.tree.map(np.asarray, found)  # so that nothing more is compiled
     shape, wanted_shape = (strategy.covariance(s) / s.sigma**2 for s in (found, wanted))
     assert_allclose(found.sigma, wanted.sigma, rtol=TOLERANCE)
     assert_allclose(found.mean, wanted.mean, rtol=TOLERANCE, atol=TOLERANCE * wanted.sigma)
@@ -81,12 +80,10 @@ def assert_same(strategy: Any, found: Any, wanted: Any) -> None:
         assert_allclose(found.gamma, wanted.gamma, rtol=TOLERANCE)
 
 
-CASES = [(variant, 5, 8, "library") for variant in (*SHAPED, *OTHERS)]
+CASES = [(variant, 5, 8, "library") for variant in (*SHAPED, *OTHERS) if variant != "every-generation"]
+CASES += [(variant, 8, 20, "library") for variant in ("fm-nes", "xnes", "cma-es")]  # more draws than d
 CASES += [
-    (variant, 8, 20, "library") for variant in ("afm-nes", "fm-nes", "xnes", "cma-es")
-]  # more draws than d
-CASES += [
-    ("fm-nes", 20, 12, "library"),
+    ("fm-nes", 26, 12, "library"),  # beyond 24 the ridge test looks at some of the axes
     ("fm-nes", 9, 10, "rotations"),
     ("every-generation", 5, 8, "rotations"),
 ]
@@ -175,18 +172,19 @@ def test_under_vmap_each_run_is_that_of_numpy(variant: str, lockstep: bool) -> N
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 8, 41])
-@pytest.mark.parametrize("condition", [1.0, 1e6])
-def test_rotations_decompose(d: int, condition: float) -> None:
+def test_rotations_decompose(d: int) -> None:
     rng = np.random.default_rng(d)
-    left, right = (np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(2))
-    axes = np.geomspace(1.0, 1 / condition, d)
-    a = left @ np.diag(axes) @ right
-    U, values, Vt = jax_backend(None, "rotations").svd(jnp.asarray(a))
-    assert_allclose((U * values) @ Vt, a, atol=1e-14)
-    assert_allclose(U.T @ U, np.eye(d), atol=1e-13)
-    assert_allclose(Vt @ Vt.T, np.eye(d), atol=1e-13)
-    assert_allclose(values, axes, rtol=1e-9)
-    assert np.isnan(jax_backend(None, "rotations").svd(jnp.full((d, d), jnp.nan))[1]).all()
+    svd = jax.jit(jax_backend(None, "rotations").svd)
+    for condition in (1.0, 1e6):
+        left, right = (np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(2))
+        axes = np.geomspace(1.0, 1 / condition, d)
+        a = left @ np.diag(axes) @ right
+        U, values, Vt = (np.asarray(part) for part in svd(a))
+        assert_allclose((U * values) @ Vt, a, atol=1e-14)
+        assert_allclose(U.T @ U, np.eye(d), atol=1e-13)
+        assert_allclose(Vt @ Vt.T, np.eye(d), atol=1e-13)
+        assert_allclose(values, axes, rtol=1e-9)
+    assert np.isnan(svd(np.full((d, d), np.nan))[1]).all()
 
 
 def test_rotations_decompose_positive_matrices() -> None:

@@ -37,9 +37,9 @@ def test_every_method_reaches_the_target(method: str) -> None:
     assert int(result.n_infeasible) == 0
 
 
-@pytest.mark.parametrize("name", ["rosenbrock", "ic-rosenbrock", "rotated-ic-sphere"])
-def test_the_papers_problems(name: str) -> None:
-    problem = fmnes.problems.get(name, d=8)
+def test_a_problem_of_the_paper() -> None:
+    """With the default method, whose λ grows where points fail. tests/jax/test_batch.py has others."""
+    problem = fmnes.problems.get("rotated-ic-rosenbrock", d=5)
     result = fj.run(
         problem.fun,
         problem.x0,
@@ -50,7 +50,7 @@ def test_the_papers_problems(name: str) -> None:
         max_evaluations=50_000,
     )
     assert fj.stop_reason(result.stop_reason) is StopReason.TARGET
-    assert (int(result.n_infeasible) > 0) == ("ic" in name)
+    assert int(result.n_infeasible) > 0
     assert bool(problem.is_feasible(np.asarray(result.x)))
     assert_allclose(result.x, problem.optimum, atol=1e-3)
 
@@ -142,7 +142,8 @@ def test_each_ending_is_that_of_minimize(ending: str) -> None:
     options = {"method": "cma-es", "population_size": 8, "max_evaluations": 100_000, **options}
     result = fj.run(fun, jnp.full(2, 3.0), 1.0, key=KEY, **options)
     assert fj.stop_reason(result.stop_reason) is reason
-    by_numpy = fmnes.minimize(lambda x: float(fun(x)), np.full(2, 3.0), 1.0, rng=1, **options)
+    value = jax.jit(fun)
+    by_numpy = fmnes.minimize(lambda x: float(value(x)), np.full(2, 3.0), 1.0, rng=1, **options)
     assert by_numpy.stop_reason is reason
     assert 0.5 < int(result.nfev) / by_numpy.nfev < 2
     if reason is StopReason.NO_FEASIBLE:

@@ -1,6 +1,6 @@
 """Checks of what users pass to `fmnes.integrations.jax`: before anything is compiled.
 
-Values are looked at only where they are known: inside somebody's `jit` or `vmap` only shapes are checked.
+Values are looked at only where they are known: of what a `jit` or `vmap` traces only shapes are checked.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ def check_start(x0: Any, sigma0: Any, batch: int | None = None) -> tuple[Array, 
     if batch is not None:
         x0 = jnp.broadcast_to(x0, (batch, x0.shape[-1]))
         sigma0 = jnp.broadcast_to(sigma0, (batch,))
-    if _known(x0) and not bool(jnp.isfinite(x0).all()):
-        raise ArgumentError("x0: found NaN or infinite entries, wanted finite numbers")
-    if _known(sigma0) and not bool((jnp.isfinite(sigma0) & (sigma0 > 0)).all()):
-        raise ArgumentError(f"sigma0: found {sigma0}, wanted a positive finite number")
-    if _known(x0) and _known(sigma0) and bool((x0 + sigma0[..., None] == x0).any()):
-        raise ArgumentError(
-            f"sigma0: found {sigma0}, too small to change some coordinate of x0 in {x0.dtype}; "
-            f"wanted about the distance to the optimum{_more_digits(x0.dtype)}"
-        )
+    with jax.ensure_compile_time_eval():  # what is known is looked at inside somebody's `jit`, too
+        if _known(x0) and not bool(jnp.isfinite(x0).all()):
+            raise ArgumentError("x0: found NaN or infinite entries, wanted finite numbers")
+        if _known(sigma0) and not bool((jnp.isfinite(sigma0) & (sigma0 > 0)).all()):
+            raise ArgumentError(f"sigma0: found {sigma0}, wanted a positive finite number")
+        if _known(x0) and _known(sigma0) and bool((x0 + sigma0[..., None] == x0).any()):
+            raise ArgumentError(
+                f"sigma0: found {sigma0}, too small to change some coordinate of x0 in {x0.dtype}; "
+                f"wanted about the distance to the optimum{_more_digits(x0.dtype)}"
+            )
     return x0, sigma0
 
 
