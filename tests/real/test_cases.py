@@ -530,17 +530,18 @@ def test_case_34_a_damaged_file(made: Path, tmp_path: Path) -> None:
     assert refused > 12
 
 
-def test_case_34_no_code_is_run_from_a_file(run: Path) -> None:
+def test_case_34_no_code_is_run_from_a_file(run: Path, tmp_path: Path) -> None:
     """A pickle where an array should be: NumPy would call it, were it allowed to."""
 
     class Payload:
         def __reduce__(self) -> Any:
-            return os._exit, (3,)
+            return os.mkdir, (str(tmp_path / "called"),)
 
     for name in ("snapshot.npz", "snapshot.previous.npz"):
         np.savez(run / name, payload=np.array([Payload()], dtype=object))
     with pytest.raises(RunError, match="snapshot"):
         resume(run, square, max_evaluations=50)
+    assert not (tmp_path / "called").exists()
 
 
 def test_case_35_another_problem(run: Path) -> None:
