@@ -164,7 +164,7 @@ def evaluations_to_target(fun: Objective, d: int, population_size: int, x0: floa
 def test_evaluations_to_target(cell: str) -> None:
     name, d, population_size, x0, mean, deviation = EVALUATIONS[cell]
     fun = problems.get(name, d=d).fun
-    seeds = 3
+    seeds = 2
     counts = [evaluations_to_target(fun, d, population_size, x0, seed) for seed in range(seeds)]
     assert abs(np.mean(counts) / 1000 - mean) < 4 * deviation / math.sqrt(seeds)
 
