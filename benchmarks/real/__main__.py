@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fmnes.trials.pool import run_all
 
-from .methods import METHODS, PACKAGES
+from .methods import ASKED_FOR, METHODS, PACKAGES
 from .rows import read_rows, table
 from .tasks import TASKS
 from .trial import Row, run
@@ -24,7 +24,8 @@ from .trial import Row, run
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("problems", nargs="+", choices=TASKS, metavar="PROBLEM", help=", ".join(TASKS))
-    parser.add_argument("--methods", nargs="+", choices=METHODS, metavar="METHOD", help=", ".join(METHODS))
+    known = {**METHODS, **ASKED_FOR}
+    parser.add_argument("--methods", nargs="+", choices=known, metavar="METHOD", help=", ".join(known))
     parser.add_argument("--seeds", type=int, default=5, help="how many")
     parser.add_argument("--first-seed", type=int, default=0, help="to design on others than those judged by")
     parser.add_argument("--budget", type=int, help="evaluations; by default the problem's own")
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     installed = [method for method in METHODS if find_spec(PACKAGES.get(method, "fmnes"))]
     methods = given.methods or installed
     for method in methods:
-        if method not in installed:
+        if method in METHODS and method not in installed:
             raise SystemExit(f'{method} needs {PACKAGES[method]}: pip install "fmnes[bench,scipy,optuna]"')
 
     def key(row: Row) -> tuple[str, str, int, int]:

@@ -39,11 +39,15 @@ class Ending(NamedTuple):
     stop: str
 
 
+def settle(method: str) -> Any:
+    """What `minimize` takes for a method of ours: its name, or the settings of `afm-nes/...`."""
+    if method.startswith(WITHOUT):
+        return fmnes.AFMNES(**{method.removeprefix(WITHOUT): "published"})
+    return method
+
+
 def ours(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> Ending:
-    named: Any = method.removesuffix(ONCE)
-    if named.startswith(WITHOUT):
-        named = fmnes.AFMNES(**{named.removeprefix(WITHOUT): "published"})
-    options: dict[str, Any] = {"method": named, "rng": seed}
+    options: dict[str, Any] = {"method": settle(method.removesuffix(ONCE)), "rng": seed}
     options |= {"vectorized": True, "max_evaluations": problem.budget}
     if problem.bounds is not None:
         options["bounds"] = fmnes.Bounds(*problem.bounds)
