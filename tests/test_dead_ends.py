@@ -412,18 +412,19 @@ def test_bench_leaves_out_the_columns_of_peers_that_are_not_there(tmp_path: Path
     assert [line for line in lines if line.startswith("Not installed")] == [
         'Not installed, so left out: cma, cmaes, fcmaes, crfmnes; pip install "fmnes[bench]" brings them.'
     ]
-    assert "| d | λ | failing | fm-nes µs | floor µs |" in lines and "| d | λ | cr-fm-nes µs |" in lines
+    assert "| d | λ | failing | afm-nes µs | fm-nes µs | floor µs |" in lines
+    assert "| d | λ | cr-fm-nes µs |" in lines
     tables = [line for line in lines if line.startswith("|")]
     assert len({line.count("|") for line in tables}) == 2 and "nan" not in done.stdout
     row = json.loads((tmp_path / "speed.json").read_text())["full_matrix"][0]
-    assert row.keys() == {"d", "lambda", "failing", "fm-nes", "floor"}
+    assert row.keys() == {"d", "lambda", "failing", "afm-nes", "fm-nes", "floor"}
 
 
 def test_bench_beside_the_peers_that_are_there(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("cmaes")
     run((2,), (), 0.01)
     head = capsys.readouterr().out.splitlines()
-    assert any("| cmaes µs |" in line and "| / best Python |" in line for line in head)
+    assert any("| cmaes µs |" in line and "| afm-nes / best Python |" in line for line in head)
 
 
 def test_bench_search_without_peers_runs_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

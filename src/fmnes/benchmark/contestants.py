@@ -90,6 +90,7 @@ def crfmnes(d: int, population_size: int) -> Contestant:
 
 Maker = Callable[[int, int], Contestant]
 FULL_MATRIX: dict[str, Maker] = {
+    "afm-nes": lambda d, lam: ours("afm-nes", d, lam),
     "fm-nes": lambda d, lam: ours("fm-nes", d, lam),
     "cma": cma,
     "cmaes": cmaes,

@@ -21,13 +21,14 @@ from fmnes.benchmark.contestants import FULL_MATRIX, LINEAR, installed, ours
 from fmnes.benchmark.speed import Timing, compare, default_population_size, one_round
 
 FAILING = (0.0, 0.3)
-Ratios = dict[str, tuple[str, tuple[str, ...]]]
-#: Our cost beside that of the best of these: the column's name in speed.json, its title, and whom.
+Ratios = dict[str, tuple[str, str, tuple[str, ...]]]
+#: The column's name in speed.json and its title: the cost of ours beside that of the best of these.
 FULL_RATIOS: Ratios = {
-    "ratio_python": ("/ best Python", ("cma", "cmaes")),
-    "ratio_fcmaes": ("/ fcmaes", ("fcmaes",)),
+    "default_ratio_python": ("afm-nes / best Python", "afm-nes", ("cma", "cmaes")),
+    "ratio_python": ("fm-nes / best Python", "fm-nes", ("cma", "cmaes")),
+    "ratio_fcmaes": ("fm-nes / fcmaes", "fm-nes", ("fcmaes",)),
 }
-LINEAR_RATIOS: Ratios = {"ratio": ("ratio", ("crfmnes",))}
+LINEAR_RATIOS: Ratios = {"ratio": ("ratio", "cr-fm-nes", ("crfmnes",))}
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -103,7 +104,7 @@ def run(
             found = list(compare(contestants, d, size, failing=failing, seconds=seconds))
             timings += found
             cost = {t.name: t.microseconds for t in found}
-            ratios = _ratios(cost, "fm-nes", FULL_RATIOS)
+            ratios = _ratios(cost, FULL_RATIOS)
             rows.append({"d": d, "lambda": size, "failing": failing, **cost, "floor": floor, **ratios})
             costs = [f"{cost[n]:.4g}" for n in contestants]
             shares = [f"{ratio:.2f}" for ratio in ratios.values()]
@@ -120,7 +121,7 @@ def run(
         generations = max(3, 200_000 // d)
         found = list(compare(one_by_one, d, size, generations=generations, rounds=3, seconds=seconds))
         cost = {t.name: t.microseconds for t in found}
-        ratios = _ratios(cost, "cr-fm-nes", LINEAR_RATIOS)
+        ratios = _ratios(cost, LINEAR_RATIOS)
         linear_rows.append({"d": d, "lambda": size, **cost, **ratios})
         costs = [f"{cost[n]:.4g}" for n in one_by_one]
         _line(say, d, size, *costs, *(f"{ratio:.2f}" for ratio in ratios.values()))
@@ -144,13 +145,13 @@ def run(
 
 
 def _titles(ratios: Ratios, there: Iterable[str]) -> list[str]:
-    return [title for title, peers in ratios.values() if {*peers} & {*there}]
+    return [title for title, _, peers in ratios.values() if {*peers} & {*there}]
 
 
-def _ratios(cost: dict[str, float], ours: str, ratios: Ratios) -> dict[str, float]:
+def _ratios(cost: dict[str, float], ratios: Ratios) -> dict[str, float]:
     """Those for which there is a peer."""
-    found = {name: [cost[n] for n in peers if n in cost] for name, (_, peers) in ratios.items()}
-    return {name: cost[ours] / min(costs) for name, costs in found.items() if costs}
+    found = {name: (ours, [cost[n] for n in peers if n in cost]) for name, (_, ours, peers) in ratios.items()}
+    return {name: cost[ours] / min(costs) for name, (ours, costs) in found.items() if costs}
 
 
 def _line(say: Callable[[str], None], *cells: Any) -> None:
@@ -173,6 +174,7 @@ def main(arguments: list[str]) -> None:
 
     versions = ", ".join(f"{name} {version}" for name, version in environment().items())
     say(f"`fmnes bench`: µs per evaluation spent in ask and tell, one thread ({versions}).")
+    say("λ is the first one's; where points fail, that of afm-nes, the default, may grow.")
     say("Floor: the draws and the two products no full matrix can do without.\n")
     result = run(full, linear, float(arguments[2]), say)
     if len(arguments) > 3:

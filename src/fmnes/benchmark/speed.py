@@ -16,6 +16,7 @@ import numpy as np
 
 from fmnes.arguments import check_population_size
 from fmnes.benchmark.contestants import Contestant, Maker, Points
+from fmnes.strategies import METHODS
 from fmnes.strategies.fm_nes_constants import constants
 
 
@@ -23,6 +24,7 @@ class Timing(NamedTuple):
     name: str
     d: int
     population_size: int
+    """Of the first generation."""
     failing: float
     """Share of evaluations that fail."""
     microseconds: float
@@ -35,10 +37,10 @@ def default_population_size(d: int) -> int:
 
 def one_round(
     contestant: Contestant, d: int, failing: float, generations: int, rng: np.random.Generator
-) -> float:
-    """Seconds spent in ask and tell."""
+) -> tuple[float, int]:
+    """Seconds spent in ask and tell, and for how many evaluations: where points fail, λ may grow."""
     scale = np.geomspace(1, 1000, d) if d > 1 else np.ones(1)
-    spent = 0.0
+    spent, evaluations = 0.0, 0
     for _ in range(generations):
         started = time.perf_counter()
         x = contestant.ask()
@@ -51,7 +53,8 @@ def one_round(
         started = time.perf_counter()
         contestant.tell(x, f)
         spent += time.perf_counter() - started
-    return spent
+        evaluations += len(f)
+    return spent, evaluations
 
 
 def compare(
@@ -73,8 +76,8 @@ def compare(
     wanted = generations or max(300, 3 * k.decompose * k.refresh + 3)
     counts: dict[str, int] = {}
     for name, contestant in contestants.items():
-        pace = one_round(contestant, d, failing, 2, rng) / 2
-        ours = name in ("fm-nes", "cr-fm-nes")
+        pace = one_round(contestant, d, failing, 2, rng)[0] / 2
+        ours = name in METHODS
         counts[name] = (
             wanted if ours else max(2, min(wanted, int(seconds / (2 * len(contestants)) / max(pace, 1e-9))))
         )
@@ -83,7 +86,7 @@ def compare(
         if round_number and time.monotonic() > deadline:
             break
         for name, contestant in contestants.items():
-            spent = one_round(contestant, d, failing, counts[name], rng) / counts[name]
-            best[name] = min(best.get(name, math.inf), spent)
+            spent, evaluations = one_round(contestant, d, failing, counts[name], rng)
+            best[name] = min(best.get(name, math.inf), spent / evaluations)
     for name, spent in best.items():
-        yield Timing(name, d, population_size, failing, 1e6 * spent / population_size)
+        yield Timing(name, d, population_size, failing, 1e6 * spent)
