@@ -29,8 +29,11 @@ def _gene_network() -> Task:
     return Task(problem.parameters, problem.fun, 5000)
 
 
-def _airfoil() -> Task:
-    """Drag in counts, as `fmnes minimize examples/airfoil/problem.toml` finds it, one program at a time."""
+def _airfoil(reach: float | None = None) -> Task:
+    """Drag in counts, as `fmnes minimize examples/airfoil/problem.toml` finds it, one program at a time.
+
+    reach: every number may be so far from its start; None: within the ranges of the problem file.
+    """
     # What the other problems do without: the extra `cli`, and a system that is POSIX.
     from examples.airfoil.run import check_installed, read
     from fmnes.evaluation.evaluator import Task as Evaluation
@@ -54,7 +57,11 @@ def _airfoil() -> Task:
             evaluator.close()
         return values
 
-    return Task(problem.space.parameters, drag, 500)
+    ranges = problem.space.parameters
+    if reach is not None:
+        starts = {name: parameter.start for name, parameter in ranges.items()}
+        ranges = {name: fmnes.Real(x - reach, x + reach, start=x) for name, x in starts.items()}
+    return Task(ranges, drag, 500)
 
 
 def _training() -> Task:
@@ -76,6 +83,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "double-gauss": lambda: _lens(lens.double_gauss()),
     "gene-network": _gene_network,
     "airfoil": _airfoil,
+    "airfoil-wide": lambda: _airfoil(reach=0.4),
     "training": _training,
 }
 
