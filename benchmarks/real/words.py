@@ -52,7 +52,7 @@ PROBLEMS = {
         "root mean square radius of the spots in µm",
         "It begins with flat plates, from which many steps fail. There are several kinds of lenses "
         "in which a search may end, so the quartiles are wide. The methods that learn how "
-        "parameters go together are ahead of those that do not by an order of magnitude.",
+        "parameters go together end at 3.4 to 6.3 µm, the others at 23 µm and more (medians).",
     ),
     "airfoil": Words(
         "Air foil",

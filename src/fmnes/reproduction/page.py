@@ -36,8 +36,8 @@ svg { width: 100%; min-width: 44rem; height: auto; background: #fff; }
 """
 
 
-def page(sections: Sequence[Section], intro: str, svg: Path | None) -> str:
-    parts = [f"<h1>The paper's tables, reproduced</h1>\n<p>{_text(intro)}</p>"]
+def page(heading: str, sections: Sequence[Section], intro: str, svg: Path | None) -> str:
+    parts = [f"<h1>{html.escape(heading, quote=False)}</h1>\n<p>{_text(intro)}</p>"]
     for title, text, head, rows in sections:
         header = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in head)
         body = "\n".join(map(_row, rows))

@@ -148,10 +148,18 @@ CORRECTIONS = (
 )
 
 
-def markdown(sections: Sequence[Section], intro: str, figure: str | None) -> str:
-    parts = ["# The paper's tables, reproduced", "", intro, ""]
-    for title, text, head, rows in sections:
-        parts += [f"## {title}", ""]
+TITLE = "The paper's tables, reproduced"
+
+
+def sweep_title(cells: Sequence[Cell]) -> str:
+    methods = {cell.method for cell in cells}
+    return "The sweep over population sizes" + (f": {methods.pop()}" if len(methods) == 1 else "")
+
+
+def markdown(title: str, sections: Sequence[Section], intro: str, figure: str | None) -> str:
+    parts = [f"# {title}", "", intro, ""]
+    for name, text, head, rows in sections:
+        parts += [f"## {name}", ""]
         if text:
             parts += [text, ""]
         parts += [_line(head), _line(["---"] * len(head)), *(_line(row) for row in rows), ""]

@@ -72,9 +72,9 @@ def reproduce(
     ]
     intro = report.introduction(command, trials, report.MARKS)
     (folder / "report.md").write_text(
-        report.markdown(sections, intro, png.name if png else None), encoding="utf-8"
+        report.markdown(report.TITLE, sections, intro, png.name if png else None), encoding="utf-8"
     )
-    (folder / "report.html").write_text(page(sections, intro, svg), encoding="utf-8")
+    (folder / "report.html").write_text(page(report.TITLE, sections, intro, svg), encoding="utf-8")
     write_results_csv(folder / "results.csv", results)
     return results
 
@@ -101,5 +101,6 @@ def _write_sweep(folder: Path, command: str, trials: int, cells: list[Cell], sto
     sections: list[report.Section] = [(title, text, report.SWEEP_HEAD, report.sweep_rows(summaries, chosen))]
     sections += report.sizes(summaries) if trials > 1 else []
     intro = report.introduction(command, trials)
-    (folder / "sweep.md").write_text(report.markdown(sections, intro, None), encoding="utf-8")
-    (folder / "sweep.html").write_text(page(sections, intro, None), encoding="utf-8")
+    name = report.sweep_title(cells)
+    (folder / "sweep.md").write_text(report.markdown(name, sections, intro, None), encoding="utf-8")
+    (folder / "sweep.html").write_text(page(name, sections, intro, None), encoding="utf-8")

@@ -37,7 +37,8 @@ class FMNESSampler(BaseSampler):
     method, population_size: as in `fmnes.minimize`.
     x0: {name: value} to start from; by default the best of the trials that were enqueued before the search
         began, or else the middle.
-    sigma0: the first steps, as a part of each range (of its logarithm on a log scale); by default 0.25.
+    sigma0: the first steps, as a part of each range (of its logarithm on a log scale); by default 0.25, less
+        in more than ten dimensions.
     seed: of a study that has trials of this sampler already, its own seed is taken instead.
     search_space: {name: distribution}; by default what the complete trials have in common.
     source_trials: of another study, whose best ones say where to start and how wide.
