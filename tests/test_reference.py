@@ -114,6 +114,12 @@ def test_fm_nes_family(variant: str, problem: str, d: int, population_size: int)
     assert (failures > 0) == (problem != "ellipsoid")
 
 
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("variant", ["afm-nes", "fm-nes"])
+def test_above_the_dimension_where_the_two_rates_of_the_shape_cross(variant: str, problem: str) -> None:
+    test_fm_nes_family(variant, problem, d=25, population_size=60)
+
+
 @pytest.mark.parametrize("strategy", [FMNES(), AFMNES()], ids=["fm-nes", "afm-nes"])
 def test_fm_nes_in_one_dimension(strategy: FMNES) -> None:
     rng = np.random.default_rng(1)
