@@ -71,6 +71,9 @@ def simulate(p: dict[str, Any]) -> float:
         (lambda: fmnes.Real(0, 1, log="yes"), "True or False"),  # type: ignore[arg-type]
         (lambda: fmnes.Integer(0.5, 3), "a whole number"),  # type: ignore[arg-type]
         (lambda: fmnes.Integer(1, 9, start=2.5), "such as 2 or 3"),  # type: ignore[arg-type]
+        (lambda: fmnes.Integer(0, 10**20), "found upper=1(0){20}, wanted -2"),
+        (lambda: fmnes.Integer(1 - 2**63, 0), "found lower=-92.*wanted -2"),
+        (lambda: fmnes.Integer(start=10**20, sigma=1e19), "found start=1(0){20}, wanted -2"),
         (lambda: fmnes.Integer(1, 1), "equal"),
         (lambda: fmnes.Integer(True, 3), "wanted a number"),
         (lambda: fmnes.Integer(0, 3, log=True), "found the option 'log'"),  # type: ignore[call-arg]
