@@ -99,6 +99,8 @@ def test_step_is_refused_with_both_names_it_could_mean() -> None:
         ({}, "found none"),
         ({"": fmnes.Real(0, 1)}, "the name ''"),
         ({3: fmnes.Real(0, 1)}, "the name 3"),
+        (fmnes.Real(0, 1), r"found Real\(0.0, 1.0\) without names, wanted such as {'width'"),
+        ([fmnes.Integer(0, 3), fmnes.Real(0, 1)], r"found \[Integer\(0, 3\), .* without names"),
     ],
 )
 def test_a_space_of_something_else_is_refused_in_words(space: Any, words: str) -> None:
