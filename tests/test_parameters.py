@@ -76,7 +76,8 @@ def simulate(p: dict[str, Any]) -> float:
         (lambda: fmnes.Integer(start=10**20, sigma=1e19), "found start=1(0){20}, wanted -2"),
         (lambda: fmnes.Integer(1, 1), "equal"),
         (lambda: fmnes.Integer(True, 3), "wanted a number"),
-        (lambda: fmnes.Integer(0, 3, log=True), "found the option 'log'"),  # type: ignore[call-arg]
+        (lambda: fmnes.Integer(0, 3, log=True), r"option 'log', wanted fmnes.Real\(.*log=True"),  # type: ignore[call-arg]
+        (lambda: fmnes.Integer(0, 8, multiple_of=2), "wanted fmnes.Real"),  # type: ignore[call-arg]
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_words(make: Any, words: str) -> None:
