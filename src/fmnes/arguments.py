@@ -213,9 +213,12 @@ def as_whole(found: Any) -> int | None:
     return None
 
 
-def check_count(argument: str, found: Any, least: int) -> int:
+def check_count(argument: str, found: Any, least: int, otherwise: str = "") -> int:
+    """A whole number; `otherwise` says what else may be given, which the caller has looked for."""
     if not is_number(found, whole=True) or found < least:
-        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a whole number of at least {least}")
+        raise ArgumentError(
+            f"{argument}: found {shown(found)}, wanted a whole number of at least {least}{otherwise}"
+        )
     return int(found)
 
 
