@@ -620,7 +620,7 @@ def test_a_command_refuses_in_our_words(argument: str) -> None:
             raise AssertionError(f"{argument} = {name}: {type(error).__name__}: {error}") from error
 
 
-@pytest.mark.parametrize("path", [5, b"run", "a\0b", None, Hostile()])
+@pytest.mark.parametrize("path", [5, b"run", "a\0b", "", None, Hostile()])
 def test_a_path_that_is_none(path: Any) -> None:
     with pytest.raises(ArgumentError, match="wanted a path"):
         Optimizer([1.0], 1.0).save(path)

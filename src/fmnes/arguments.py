@@ -232,7 +232,7 @@ def check_path(argument: str, found: Any) -> str:
     """A path that the system can be asked about; whether anything is there does not matter here."""
     try:
         path = os.fspath(found)
-        if isinstance(path, str) and b"\0" not in os.fsencode(path):
+        if isinstance(path, str) and path and b"\0" not in os.fsencode(path):
             return path
     except Exception:  # not a path, or one that cannot be written in the system's encoding
         pass
