@@ -248,7 +248,7 @@ ONLY_MINIMIZE: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "restarts huge": ({"restarts": 10**400}, "restarts", "401 digits", "a whole number"),
     "workers huge": ({"workers": 10**400}, "workers", "401 digits", "a whole number"),
     "workers text": ({"workers": "2"}, "workers", "'2'", "a whole number"),
-    "workers zero": ({"workers": 0}, "workers", "0", "at least 1"),
+    "workers zero": ({"workers": 0}, "workers", "0", "at least 1, or -1: one for each core"),
     "workers array": ({"workers": np.array([-1, -1])}, "workers", "array", "a whole number"),
     "vectorized": ({"vectorized": "yes"}, "vectorized", "'yes'", "True or False"),
     "progress": ({"progress": [1]}, "progress", r"\[1\]", "True or False"),
@@ -620,7 +620,7 @@ def test_a_command_refuses_in_our_words(argument: str) -> None:
             raise AssertionError(f"{argument} = {name}: {type(error).__name__}: {error}") from error
 
 
-@pytest.mark.parametrize("path", [5, b"run", "a\0b", None, Hostile()])
+@pytest.mark.parametrize("path", [5, b"run", "a\0b", "", None, Hostile()])
 def test_a_path_that_is_none(path: Any) -> None:
     with pytest.raises(ArgumentError, match="wanted a path"):
         Optimizer([1.0], 1.0).save(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import resource
 import shutil
 import signal
@@ -875,7 +876,8 @@ def test_program_that_cannot_run(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "sim"
-    refused("./sim", "found no program './sim'")
+    for name in ("./sim", "{here}/sim"):
+        refused(name, re.escape(f"found no program '{name}', wanted one at {script}"))
     refused("no-such-program-anywhere", "found no program 'no-such-program-anywhere', wanted one on the PATH")
     script.write_text("#!/no/such/interpreter -x\necho 1\n")
     refused("./sim", "not executable; run chmod")

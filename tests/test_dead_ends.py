@@ -323,6 +323,9 @@ def test_a_wrong_path_says_which_was_meant(folder: Path) -> None:
         ("show", "problem.toml"): "found a file, wanted a run directory; did you mean 'problem.run'?",
         ("resume", "problm.run"): "found nothing there, wanted a run directory; did you mean 'problem.run'?",
         ("show", "."): "wanted a run directory; did you mean 'problem.run'?",
+        ("export", "."): "wanted a run directory; did you mean 'problem.run'?",
+        ("check", "problm.toml"): "wanted a problem file; did you mean 'problem.toml'?",
+        ("try", "."): "found a folder, wanted a problem file; did you mean 'problem.toml'?",
         ("resume", "empty"): "found no config.json in it, wanted a run directory",
         (
             "minimize",

@@ -54,6 +54,11 @@ def test_values_as_a_user_would_write_them(
     assert all_values(one(width, lower, upper)) == values
 
 
+def test_bounds_beyond_64_bits() -> None:
+    grid = one(1, 0, 1e20)
+    assert grid.value(grid.index(np.array([1e25, 2.4]))).tolist() == [1e20, 2.0]
+
+
 def test_steps_without_a_lower_bound_are_counted_from_zero() -> None:
     grid = one(0.25, upper=1.1)
     assert grid.nearest(np.array([[-3.13], [0.4], [99.0]])).tolist() == [[-3.25], [0.5], [1.0]]

@@ -517,6 +517,8 @@ def test_a_specification_that_cannot_be_meant_is_refused(settings: dict[str, Any
 def test_what_is_no_specification_and_no_lens_is_refused() -> None:
     with pytest.raises(ArgumentError, match=r"wanted: found 50, wanted a lens\.Specification"):
         lens.triplet(50)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"glasses: found \['N-BK7', .*, wanted True or False"):
+        lens.triplet(glasses=["N-BK7", "F2", "N-BK7"])  # type: ignore[arg-type]
     problem = lens.triplet()
     design = problem.lens(problem.known)
     with pytest.raises(ArgumentError, match=r"after: found .*wanted a lens, such as"):

@@ -71,9 +71,13 @@ def simulate(p: dict[str, Any]) -> float:
         (lambda: fmnes.Real(0, 1, log="yes"), "True or False"),  # type: ignore[arg-type]
         (lambda: fmnes.Integer(0.5, 3), "a whole number"),  # type: ignore[arg-type]
         (lambda: fmnes.Integer(1, 9, start=2.5), "such as 2 or 3"),  # type: ignore[arg-type]
+        (lambda: fmnes.Integer(0, 10**20), "found upper=1(0){20}, wanted -2"),
+        (lambda: fmnes.Integer(1 - 2**63, 0), "found lower=-92.*wanted -2"),
+        (lambda: fmnes.Integer(start=10**20, sigma=1e19), "found start=1(0){20}, wanted -2"),
         (lambda: fmnes.Integer(1, 1), "equal"),
         (lambda: fmnes.Integer(True, 3), "wanted a number"),
-        (lambda: fmnes.Integer(0, 3, log=True), "found the option 'log'"),  # type: ignore[call-arg]
+        (lambda: fmnes.Integer(0, 3, log=True), r"option 'log', wanted fmnes.Real\(.*log=True"),  # type: ignore[call-arg]
+        (lambda: fmnes.Integer(0, 8, multiple_of=2), "wanted fmnes.Real"),  # type: ignore[call-arg]
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_words(make: Any, words: str) -> None:
@@ -96,6 +100,8 @@ def test_step_is_refused_with_both_names_it_could_mean() -> None:
         ({}, "found none"),
         ({"": fmnes.Real(0, 1)}, "the name ''"),
         ({3: fmnes.Real(0, 1)}, "the name 3"),
+        (fmnes.Real(0, 1), r"found Real\(0.0, 1.0\) without names, wanted such as {'width'"),
+        ([fmnes.Integer(0, 3), fmnes.Real(0, 1)], r"found \[Integer\(0, 3\), .* without names"),
     ],
 )
 def test_a_space_of_something_else_is_refused_in_words(space: Any, words: str) -> None:

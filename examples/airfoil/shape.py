@@ -43,4 +43,8 @@ if __name__ == "__main__":
     with open("section.dat", "w", encoding="ascii") as file:
         file.write("section\n")
         file.writelines(f"{x:.9f} {y:.9f}\n" for x, y in section(numbers[:4], numbers[4:]))
-    os.execvp("xfoil", ["xfoil"])  # which is the program from here on, with our input and output
+    try:
+        os.execvp("xfoil", ["xfoil"])  # which is the program from here on, with our input and output
+    except FileNotFoundError:
+        print("found no xfoil, wanted it on the PATH: apt-get install xfoil", file=sys.stderr)
+        sys.exit(127)  # as a shell says it; 1 is how XFOIL ends

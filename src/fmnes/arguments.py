@@ -213,9 +213,12 @@ def as_whole(found: Any) -> int | None:
     return None
 
 
-def check_count(argument: str, found: Any, least: int) -> int:
+def check_count(argument: str, found: Any, least: int, otherwise: str = "") -> int:
+    """A whole number; `otherwise` says what else may be given, which the caller has looked for."""
     if not is_number(found, whole=True) or found < least:
-        raise ArgumentError(f"{argument}: found {shown(found)}, wanted a whole number of at least {least}")
+        raise ArgumentError(
+            f"{argument}: found {shown(found)}, wanted a whole number of at least {least}{otherwise}"
+        )
     return int(found)
 
 
@@ -229,7 +232,7 @@ def check_path(argument: str, found: Any) -> str:
     """A path that the system can be asked about; whether anything is there does not matter here."""
     try:
         path = os.fspath(found)
-        if isinstance(path, str) and b"\0" not in os.fsencode(path):
+        if isinstance(path, str) and path and b"\0" not in os.fsencode(path):
             return path
     except Exception:  # not a path, or one that cannot be written in the system's encoding
         pass

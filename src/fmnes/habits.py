@@ -10,6 +10,9 @@ _HABITS = (
     ("lower", ("low", "lb", "min"), "lower="),
     ("upper", ("high", "ub", "max"), "upper="),
     ("log", ("scale", "log_scale", "logarithmic"), "log=True for a log scale"),
+    # Of an Integer: a Real has both.
+    ("lower", ("log",), "fmnes.Real(1, 12, log=True), which the simulation rounds"),
+    ("lower", ("multiple_of",), "fmnes.Real(0, 12, multiple_of=2)"),
     (
         "names",
         ("scales",),

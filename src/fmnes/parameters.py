@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from fmnes.arguments import check_flag, is_number, names_options, shown
+from fmnes.arguments import MAX_WHOLE, check_flag, is_number, names_options, shown
 from fmnes.errors import ArgumentError, nearest
 
 #: What a table of a problem file, or of a run directory, may say of a parameter.
@@ -86,10 +86,14 @@ class Integer(Parameter):
 
     def __post_init__(self) -> None:
         _settle(self)
-        for name in ("lower", "upper"):
-            bound = getattr(self, name)
-            if bound is not None and bound != int(bound):
-                raise ArgumentError(f"Integer: found {name}={bound!r}, wanted a whole number")
+        for name in ("lower", "upper", "start"):
+            number = getattr(self, name)
+            if number is None:
+                continue
+            if name != "start" and number != int(number):  # of a start the grid says which are near
+                raise ArgumentError(f"Integer: found {name}={number!r}, wanted a whole number")
+            if abs(float(number)) > MAX_WHOLE:  # the nearest float is what is searched, and kept as 64 bits
+                raise ArgumentError(f"Integer: found {name}={shown(number)}, wanted -2**63 to 2**63")
         _check_on_grid(self, 1)
 
 

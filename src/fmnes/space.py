@@ -192,6 +192,11 @@ def unpack(
     """The space, if `x0` is named parameters, and these arguments in the search's numbers."""
     given = {"sigma0": sigma0, "bounds": bounds, "integers": integers}
     if not is_space(x0):
+        listed = x0 if isinstance(x0, (list, tuple)) else [x0]
+        if any(isinstance(item, Parameter) for item in listed):
+            raise ArgumentError(
+                f"parameters: found {shown(x0)} without names, wanted such as {{'width': fmnes.Real(0, 1)}}"
+            )
         return None, {"x0": x0, **given, "covariance": covariance, "known": known}
     space = read_space(x0)
     for argument, value in given.items():

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from math import comb
 from pathlib import Path
@@ -93,6 +95,10 @@ def test_without_xfoil_the_line_that_installs_it(tmp_path: Path, monkeypatch: py
     with pytest.raises(SystemExit, match="apt-get install xfoil"):
         run.main(["--out", str(tmp_path / "out")])
     assert not list(tmp_path.iterdir())
+    words = [sys.executable, Path(run.__file__).with_name("shape.py"), *["0.2"] * 4, *["-0.1"] * 4]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 127  # which the problem file does not take for success
+    assert done.stderr == "found no xfoil, wanted it on the PATH: apt-get install xfoil\n"
 
 
 @pytest.mark.usefixtures("xfoil")

@@ -251,7 +251,10 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     (run / "report.html").write_text("<p>my own notes</p>")
     for words, told in (
         ([run], "found a file that is not ours, wanted another place"),
-        ([run, "--output", tmp_path / "no" / "such.html"], "could not be written"),
+        (
+            [run, "--output", tmp_path / "no" / "such.html"],
+            "could not be written (No such file or directory)",
+        ),
         ([tmp_path], f"did you mean '{run}'?"),
         ([tmp_path / "smal.run"], "did you mean 'small.run'?"),
     ):

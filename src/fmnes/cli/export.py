@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from fmnes.cli import places
 from fmnes.errors import ArgumentError, RunError
 from fmnes.records.writing import write, write_stream
 from fmnes.run.reading import read_run
@@ -37,6 +38,7 @@ def export(
         format = Format(ending) if ending in [known.value for known in Format] else Format.csv
     if output is None and format is Format.parquet:
         raise ArgumentError("output: found none, wanted a file for Parquet: --output evaluations.parquet")
+    places.check_run(run)
     tables = read_run(run).tables()
     if output is not None:
         write(tables, format.value, output)

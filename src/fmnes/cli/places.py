@@ -32,6 +32,8 @@ def check_problem(path: Path) -> None:
         similar = _similar(path, lambda other: other.suffix == ".toml")
         hint = similar or "; to write one:  fmnes init"
         raise ArgumentError(f"{path}: found nothing there, wanted a problem file{hint}")
+    if files := _problems(path):
+        raise ArgumentError(f"{path}: found a folder, wanted a problem file; did you mean '{files[0]}'?")
 
 
 def no_problem(word: str) -> ArgumentError:
@@ -41,12 +43,16 @@ def no_problem(word: str) -> ArgumentError:
     if path.is_dir() and is_run(path):
         hint = f"; this is a run, to go on with it:  fmnes resume {as_argument(path)}"
     elif path.is_dir():
-        files = sorted(entry for entry in _entries(path) if entry.suffix == ".toml")
+        files = _problems(path)
         hint = f"; did you mean:  fmnes minimize {as_argument(files[0])}" if files else ""
     return ArgumentError(
         f"{word}: found neither a problem file, whose name ends in .toml, nor --param for a program; wanted "
         f"one of them{hint}"
     )
+
+
+def _problems(folder: Path) -> list[Path]:
+    return sorted(entry for entry in _entries(folder) if entry.suffix == ".toml")
 
 
 def _meant(path: Path) -> str:

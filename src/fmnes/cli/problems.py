@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 
 from fmnes.arguments import shown
-from fmnes.cli import output
+from fmnes.cli import output, places
 from fmnes.cli.problem_file import PROGRAM, ProblemFile, read_problem
 from fmnes.cli.trial import MAX_FILES, Trial, new_directory, read_values, try_point
 from fmnes.errors import ArgumentError, FmnesError, nearest
@@ -99,6 +99,7 @@ def _python() -> str:
 def check(file: Problem, as_json: Json = False) -> None:
     """Read a problem file, run nothing, and say what it means or what is wrong with it."""
     try:
+        places.check_problem(file)
         problem = read_problem(file)
         start = check_run(problem, file)
     except FmnesError as error:
@@ -137,6 +138,7 @@ def try_(
 
     The directory stays, in NAME.try beside the file. The exit status is 0 if there is a value.
     """
+    places.check_problem(file)
     problem = read_problem(file)
     point = read_values(problem.space, values or [], check_run(problem, file))
     trial = try_point(problem, point, new_directory(problem, file))

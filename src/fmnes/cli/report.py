@@ -44,7 +44,9 @@ def report(
         with atomic_write(target) as file:
             file.write(markup.encode())
     except OSError as error:
-        raise RunError(f"{target}: could not be written ({error}); wanted another place: --output") from None
+        # Without the names of the error, of which one is a temporary file's.
+        why = error.strerror or error
+        raise RunError(f"{target}: could not be written ({why}); wanted another place: --output") from None
     shown.say(Console(), f"the report is {shown.near(target)}")
     if open_it and not webbrowser.open(target.absolute().as_uri()):
         shown.say(Console(stderr=True), f"found no browser to open {target}")

@@ -52,10 +52,9 @@ class Settings:
         check_choice("restart_from", self.restart_from, ORIGINS)
         check_flag("second_look", self.second_look)
         check_flag("evaluate_start", self.evaluate_start)
-        for name in ("retries", "workers"):
-            value = getattr(self, name)
-            every = name == "workers" and is_number(value, whole=True) and value == -1  # one for each core
-            settle(name, -1 if every else check_count(name, value, 1 if name == "workers" else 0))
+        settle("retries", check_count("retries", self.retries, 0))
+        if not (is_number(self.workers, whole=True) and self.workers == -1):
+            settle("workers", check_count("workers", self.workers, 1, ", or -1: one for each core"))
 
     def evaluator(
         self,

@@ -120,7 +120,8 @@ def grid_of(widths: Vector, lower: Vector, upper: Vector) -> Grid:
     """
     where = np.flatnonzero(widths)
     columns = [_column(int(i), float(widths[i]), float(lower[i]), float(upper[i])) for i in where]
-    a, b, c, first, last = np.array(columns).T
+    # Bounds beyond 64 bits are whole numbers of Python's, of which NumPy would make no numbers of its own.
+    a, b, c, first, last = np.array(columns, dtype=np.float64).T
     return Grid(where, widths[where], a, b, c, first, last, lower[where], upper[where], len(widths))
 
 

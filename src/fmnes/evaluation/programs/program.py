@@ -34,7 +34,8 @@ def check_program(command: Command) -> None:
     path = find_program(command)
     if os.sep not in path or not os.path.exists(path):
         beside = os.sep not in name and os.path.exists(os.path.join(str(command.here), name))
-        hint = f"; did you mean './{name}'?" if beside else ", wanted one on the PATH, or a path to one"
+        where = f"at {path}" if os.sep in name else "on the PATH, or a path to one"
+        hint = f"; did you mean './{name}'?" if beside else f", wanted one {where}"
         raise ArgumentError(f"argv: found no program {name!r}{hint}")
     if os.path.isdir(path):
         raise ArgumentError(f"argv: found the directory {name!r}, wanted a program")

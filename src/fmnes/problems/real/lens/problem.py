@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.arguments import shown
+from fmnes.arguments import check_flag, shown
 from fmnes.errors import ArgumentError, Infeasible, nearest
 from fmnes.parameters import Parameter
 from fmnes.problems.real.lens import glass
@@ -55,6 +55,7 @@ def _problem(
         raise ArgumentError(f"wanted: found {shown(wanted)}, wanted a lens.Specification(...)")
     if not (start is None or isinstance(start, Mapping)):
         raise ArgumentError(f"start: found {shown(start)}, wanted a dict of names and numbers")
+    check_flag("glasses", glasses)
     ranges = parameters(form, wanted.focal_length, glasses)
     for name, value in (start or {}).items():
         if name not in ranges:
