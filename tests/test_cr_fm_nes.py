@@ -61,11 +61,11 @@ def start(d: int, x0: float = 3.0, seed: int = 0, dtype: type = np.float64) -> C
     return STRATEGY.init(np.full(d, x0, dtype), dtype(2.0), z0)
 
 
-def warm(d: int, generations: int = 20) -> CRFMNESState:
+def warm(d: int) -> CRFMNESState:
     """A state in which no field has its initial value."""
     rng = np.random.default_rng(d)
     state = start(d)
-    for _ in range(generations):
+    for _ in range(20):
         z = rng.standard_normal((4, d))
         state = STRATEGY.update(state, z, ellipsoid(STRATEGY.sample(state, z)))
     return state
