@@ -15,6 +15,7 @@ from fmnes import CRFMNES, problems
 from fmnes.steps import columns
 from fmnes.strategies.cr_fm_nes import CRFMNESState, constants
 from tests import reference
+from tests.objectives import ellipsoid, failing_ellipsoid, late_failures
 from tests.rows import through
 from tests.variants import STRATEGIES
 
@@ -23,19 +24,6 @@ Objective = Callable[[np.ndarray], np.ndarray]
 STRATEGY = STRATEGIES["cr-fm-nes"]
 #: The algorithm as published, which the transcription follows.
 PUBLISHED = STRATEGIES["cr-fm-nes as published"]
-
-
-def ellipsoid(x: np.ndarray) -> np.ndarray:
-    d = x.shape[1]
-    return ((1000 ** (np.arange(d) / max(d - 1, 1)) * x) ** 2).sum(axis=1)
-
-
-def failing_ellipsoid(x: np.ndarray) -> np.ndarray:
-    return np.where((x >= 0).all(axis=1), ellipsoid(x), np.nan)
-
-
-def late_failures(x: np.ndarray) -> np.ndarray:
-    return np.where((x >= 18.0).all(axis=1), ellipsoid(x), np.inf)
 
 
 def never_feasible(x: np.ndarray) -> np.ndarray:
