@@ -68,8 +68,8 @@ class Faint(NamedTuple):
 class Page:
     """One page of the browser, loaded. `complaints` and `requests` are as of what was last asked of it."""
 
-    def __init__(self, browser: Browser, target: str, session: str) -> None:
-        self._browser, self._target, self._session = browser, target, session
+    def __init__(self, browser: Browser, session: str) -> None:
+        self._browser, self._session = browser, session
         self.complaints: list[str] = []
         """Errors and warnings of the console, exceptions of scripts, what could not be loaded."""
         self.requests: list[str] = []
@@ -95,12 +95,12 @@ class Page:
             time.sleep(0.05)
         return value
 
-    def show(self, width: int, dark: bool = False, height: int = 900) -> None:
+    def show(self, width: int, dark: bool) -> None:
         """From now on in this width and colour scheme."""
         self.ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
-            height=height,
+            height=900,
             deviceScaleFactor=1,
             mobile=False,
         )
@@ -114,16 +114,16 @@ class Page:
         )
         return max(wider, 0)
 
-    def faint(self, wanted: float = CONTRAST) -> list[Faint]:
+    def faint(self) -> list[Faint]:
         """All text that has less contrast to what is behind it."""
-        return [Faint(*row) for row in self.evaluate(CONTRASTS) if row[-1] < wanted]
+        return [Faint(*row) for row in self.evaluate(CONTRASTS) if row[-1] < CONTRAST]
 
     def foreign_requests(self) -> list[str]:
         """What was asked for beside the page itself; of a page in one file, nothing."""
         return [url for url in self.requests[1:] if not url.startswith(("data:", "about:"))]
 
-    def screenshot(self, path: Path, whole: bool = False) -> None:
-        said = self.ask("Page.captureScreenshot", captureBeyondViewport=whole)
+    def screenshot(self, path: Path) -> None:
+        said = self.ask("Page.captureScreenshot")
         path.write_bytes(base64.b64decode(said["data"]))
 
     def told(self, method: str, params: dict[str, Any]) -> None:
@@ -203,7 +203,7 @@ class Browser:
         """The page at this address, loaded at this width and in this colour scheme."""
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        page = self._pages[session] = Page(self, target, session)
+        page = self._pages[session] = Page(self, session)
         try:
             for domain in ("Page", "Runtime", "Log", "Network"):
                 page.ask(f"{domain}.enable")

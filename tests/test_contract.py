@@ -73,10 +73,9 @@ def drive(
     x0: Any = 2.0,
     sigma0: float = 1.0,
     generations: int = 24,
-    seed: int = 1,
 ) -> list[Any]:
     """The states of a run, the first one included."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     state = strategy.init(np.full(d, x0, dtype=float), np.float64(sigma0), rng.standard_normal(d))
     states = [state]
     for _ in range(generations):
@@ -91,15 +90,13 @@ def drive_optimizer(
     d: int,
     lam: int,
     fun: Callable[[np.ndarray], np.ndarray],
-    *,
-    tells: int = 40,
     **settings: Any,
 ) -> list[Any]:
     """The strategy's states after each `tell`; x0 and sigma0 as above unless given."""
     start = np.full(d, settings.pop("x0", 2.0), dtype=float)
     opt = Optimizer(start, settings.pop("sigma0", 1.0), method=method, population_size=lam, rng=1, **settings)
     states = [opt._distribution.state]
-    for _ in range(tells):
+    for _ in range(40):
         opt.tell(fun(opt.ask()))
         states.append(opt._distribution.state)
     assert opt.generation > 1

@@ -15,6 +15,7 @@ from fmnes import CRFMNES, problems
 from fmnes.steps import columns
 from fmnes.strategies.cr_fm_nes import CRFMNESState, constants
 from tests import reference
+from tests.objectives import ellipsoid, failing_ellipsoid, late_failures
 from tests.rows import through
 from tests.variants import STRATEGIES
 
@@ -23,19 +24,6 @@ Objective = Callable[[np.ndarray], np.ndarray]
 STRATEGY = STRATEGIES["cr-fm-nes"]
 #: The algorithm as published, which the transcription follows.
 PUBLISHED = STRATEGIES["cr-fm-nes as published"]
-
-
-def ellipsoid(x: np.ndarray) -> np.ndarray:
-    d = x.shape[1]
-    return ((1000 ** (np.arange(d) / max(d - 1, 1)) * x) ** 2).sum(axis=1)
-
-
-def failing_ellipsoid(x: np.ndarray) -> np.ndarray:
-    return np.where((x >= 0).all(axis=1), ellipsoid(x), np.nan)
-
-
-def late_failures(x: np.ndarray) -> np.ndarray:
-    return np.where((x >= 18.0).all(axis=1), ellipsoid(x), np.inf)
 
 
 def never_feasible(x: np.ndarray) -> np.ndarray:
@@ -61,11 +49,11 @@ def start(d: int, x0: float = 3.0, seed: int = 0, dtype: type = np.float64) -> C
     return STRATEGY.init(np.full(d, x0, dtype), dtype(2.0), z0)
 
 
-def warm(d: int, generations: int = 20) -> CRFMNESState:
+def warm(d: int) -> CRFMNESState:
     """A state in which no field has its initial value."""
     rng = np.random.default_rng(d)
     state = start(d)
-    for _ in range(generations):
+    for _ in range(20):
         z = rng.standard_normal((4, d))
         state = STRATEGY.update(state, z, ellipsoid(STRATEGY.sample(state, z)))
     return state

@@ -205,9 +205,9 @@ def test_glasses_are_those_of_optiland() -> None:
 # -- merit ------------------------------------------------------------------------------------------------
 
 
-def some_lenses(problem: lens.LensProblem, n: int = 1000, seed: int = 0) -> Floats:
+def some_lenses(problem: lens.LensProblem, n: int = 1000) -> Floats:
     bounds = np.array([(p.lower, p.upper) for p in problem.parameters.values()], dtype=float)
-    return np.random.default_rng(seed).uniform(*bounds.T, (n, len(bounds)))
+    return np.random.default_rng(0).uniform(*bounds.T, (n, len(bounds)))
 
 
 def test_the_known_designs_are_good_and_the_starts_are_not() -> None:

@@ -25,13 +25,7 @@ from fmnes.evaluation.programs.runner import run_once
 from fmnes.outcome import Outcome
 from tests.rows import through
 
-
-@pytest.fixture(autouse=True)
-def in_a_directory_of_its_own(tmp_path, monkeypatch):
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "user").mkdir()
-    monkeypatch.chdir(tmp_path / "user")
+pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def run(command: Command) -> Outcome:

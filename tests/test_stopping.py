@@ -27,8 +27,8 @@ from fmnes.search.stopping import (
 from tests.rows import through
 from tests.variants import ONE_OF_EACH, STRATEGIES
 
-inf, nan = math.inf, math.nan
-ABOVE, BELOW = math.nextafter(1, 2), math.nextafter(1, 0)
+inf = math.inf
+BELOW = math.nextafter(1, 0)
 
 
 def view(**changes: Any) -> View:

@@ -24,15 +24,8 @@ from fmnes.evaluation.programs.template import SomeNumber, parse_argument, parse
 from fmnes.outcome import Outcome
 from tests.rows import through
 
+pytestmark = pytest.mark.usefixtures("own_directory")
 POINT = {"width": 0.1 + 0.2, "layers": 7, "height": 1e-5}
-
-
-@pytest.fixture(autouse=True)
-def in_a_directory_of_its_own(tmp_path, monkeypatch):
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "user").mkdir()
-    monkeypatch.chdir(tmp_path / "user")
 
 
 def deck(text: str | bytes, name: str = "deck.inp.in") -> str:

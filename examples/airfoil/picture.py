@@ -31,7 +31,7 @@ def draw(start: Mapping[str, float], result: fmnes.Result) -> Figure:
     assert table is not None and result.x is not None
     figure = drawing.blank(8, 6.2)
     rows = figure.add_gridspec(2, 1, height_ratios=[1.3, 1])
-    _course(drawing.panel(figure, rows[0]), 1e4 * table.value)
+    _draw_course(drawing.panel(figure, rows[0]), 1e4 * table.value)
 
     axes = drawing.panel(figure, rows[1])
     failed = np.flatnonzero(table.status == "infeasible")
@@ -48,7 +48,7 @@ def draw(start: Mapping[str, float], result: fmnes.Result) -> Figure:
     return figure
 
 
-def _course(axes: Any, counts: np.ndarray) -> None:
+def _draw_course(axes: Any, counts: np.ndarray) -> None:
     at = np.arange(1, len(counts) + 1)
     best = np.fmin.accumulate(counts)
     failed = np.isnan(counts)

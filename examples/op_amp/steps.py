@@ -72,15 +72,15 @@ def draw(before: Step, after: Step, exploited: Step, result: fmnes.Result, untes
     axes.set(xlabel="ns; 100 ns to settle are shaded", ylabel="V", xlim=(0, END))
     drawing.title(axes, "a step of 1 V, up and down")
     axes.legend(frameon=False, fontsize=9, loc=(0.3, 0.25))
-    _course(drawing.panel(figure, rows[1, 0]), result, "both edges tested", drawing.BLUE)
-    _course(drawing.panel(figure, rows[1, 1]), untested, "only the rising one tested", drawing.RED)
+    _draw_course(drawing.panel(figure, rows[1, 0]), result, "both edges tested", drawing.BLUE)
+    _draw_course(drawing.panel(figure, rows[1, 1]), untested, "only the rising one tested", drawing.RED)
     low, high = np.array([panel.get_ylim() for panel in figure.axes[1:]]).T
     for panel in figure.axes[1:]:
         panel.set_ylim(low.min(), high.max())
     return figure
 
 
-def _course(axes: Any, result: fmnes.Result, what: str, colour: str) -> None:
+def _draw_course(axes: Any, result: fmnes.Result, what: str, colour: str) -> None:
     """Every value, the best so far, and what failed as ticks on top."""
     from fmnes.plots import course, drawing
 

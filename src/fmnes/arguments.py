@@ -122,7 +122,7 @@ def _size(found: Any) -> int:
     return size
 
 
-def check_memory(matrices: int, d: int, method: str, population_size: int = 0) -> None:
+def check_memory(matrices: int, d: int, method: str, population_size: int) -> None:
     """Refuse what cannot fit into this machine, and advise where it will be slow and large."""
     try:
         there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

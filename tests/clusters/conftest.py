@@ -44,7 +44,7 @@ def dask(dask_client: Any) -> Executor:
 
 
 @pytest.fixture(scope="session")
-def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Executor]:
+def ray() -> Iterator[Executor]:
     import ray
 
     from fmnes.integrations import ray as ours

@@ -20,25 +20,15 @@ import jax.numpy as jnp  # noqa: E402
 from fmnes.backends import jax_backend  # noqa: E402
 from fmnes.integrations.jax.loop import shared_axes, strongly_typed  # noqa: E402
 from fmnes.strategies import AFMNES, DXNESIC, FMNES, METHODS, XNES  # noqa: E402
+from tests.objectives import distinct_shape, ellipsoid  # noqa: E402
 
 GENERATIONS = 100
 TOLERANCE = 1e-9
 
 
-def ellipsoid(x: np.ndarray) -> np.ndarray:
-    d = x.shape[1]
-    return ((1000 ** (np.arange(d) / max(d - 1, 1)) * x) ** 2).sum(axis=1)
-
-
 def late_failures(x: np.ndarray) -> np.ndarray:
     """Feasible at the start, so that there is a shape to forget when the first failure comes."""
     return np.where((x >= 18.0).all(axis=1), ellipsoid(x), np.nan)
-
-
-def distinct_shape(d: int, rng: np.random.Generator) -> np.ndarray:
-    left, right = (np.linalg.qr(rng.standard_normal((d, d)))[0] for _ in range(2))
-    axes = np.geomspace(0.3, 3.0, d)
-    return left @ np.diag(axes / np.exp(np.log(axes).mean())) @ right
 
 
 SHAPED = {

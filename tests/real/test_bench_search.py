@@ -224,9 +224,9 @@ def test_who_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- numbers, by hand -------------------------------------------------------------------------------------
 
 
-def trials_of(problem: str, method: str, runs: list[tuple[int, bool]], d: int = 2) -> list[Trial]:
+def trials_of(problem: str, method: str, runs: list[tuple[int, bool]]) -> list[Trial]:
     return [
-        Trial(Key("evaluations", problem, d, method, i), n if ok else 0, n, 1e-10 if ok else 1.0, ok, "X")
+        Trial(Key("evaluations", problem, 2, method, i), n if ok else 0, n, 1e-10 if ok else 1.0, ok, "X")
         for i, (n, ok) in enumerate(runs)
     ]
 

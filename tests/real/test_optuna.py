@@ -85,11 +85,11 @@ def names(study: optuna.Study) -> list[str]:
     return [tag["point"] for tag in tags(study).values()]
 
 
-def evaluated(study: optuna.Study, n: int, search: str = "0") -> list[dict[str, Any]]:
-    """The first n points of a search that were evaluated, in its own order."""
+def evaluated(study: optuna.Study, n: int) -> list[dict[str, Any]]:
+    """The first n points of the first search that were evaluated, in its own order."""
     ended = [t for t in study.trials if t.state is not TrialState.FAIL or ENDED in t.system_attrs]
     named = {t.system_attrs[TAG]["point"]: t.params for t in ended if TAG in t.system_attrs}
-    order = sorted((name for name in named if name.startswith(search + "-")), key=numbers_in)
+    order = sorted((name for name in named if name.startswith("0-")), key=numbers_in)
     return [named[name] for name in order][:n]
 
 

@@ -73,8 +73,9 @@ def check(page: Page) -> None:
     assert page.foreign_requests() == []
 
 
-def marks(page: Page, kind: str, picture: str = "course") -> int:
-    found: int = page.evaluate(f"document.querySelectorAll('#{picture} svg .{kind} use').length")
+def marks(page: Page, kind: str) -> int:
+    """In the picture of the run's course."""
+    found: int = page.evaluate(f"document.querySelectorAll('#course svg .{kind} use').length")
     return found
 
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from fmnes.arguments import check_number
+from fmnes.cli.bar import show_bar
 from fmnes.errors import ArgumentError
 
 app = typer.Typer(name="bench", invoke_without_command=True, add_completion=False)
@@ -68,25 +67,18 @@ def search(
         if missing:
             words = f"not installed, so left out: {', '.join(missing)}"
             typer.echo(f'{words}; pip install "fmnes[bench]" brings them', err=True)
-    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("runs")
-        try:
-            page = run(
-                what,
-                problems=_words(problems),
-                dimensions=[_whole("dimensions", word) for word in _words(dimensions)],
-                methods=chosen,
-                seeds=seeds,
-                workers=workers,
-                out=out,
-                report=report,
-                progress=lambda done, total: bar.update(task, completed=done, total=total or 1),
-            )
-        except KeyboardInterrupt:
-            bar.stop()
-            typer.echo(f"interrupted; finished runs are kept in {out}: the same command goes on from there")
-            raise typer.Exit(130) from None
+    with show_bar("runs", out) as progress:
+        page = run(
+            what,
+            problems=_words(problems),
+            dimensions=[_whole("dimensions", word) for word in _words(dimensions)],
+            methods=chosen,
+            seeds=seeds,
+            workers=workers,
+            out=out,
+            report=report,
+            progress=progress,
+        )
     typer.echo(f"report: {page}")
 
 
@@ -115,26 +107,19 @@ def coco(
     """
     from fmnes.benchmark.coco.study import coco as run
 
-    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("runs")
-        try:
-            report = run(
-                suite,
-                methods=methods,
-                dimensions=dimensions,
-                instances=instances,
-                functions=functions,
-                budget=budget,
-                workers=workers,
-                out=out,
-                data=data,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
-        except KeyboardInterrupt:
-            bar.stop()
-            typer.echo(f"interrupted; finished runs are kept in {out}: the same command goes on from there")
-            raise typer.Exit(130) from None
+    with show_bar("runs", out) as progress:
+        report = run(
+            suite,
+            methods=methods,
+            dimensions=dimensions,
+            instances=instances,
+            functions=functions,
+            budget=budget,
+            workers=workers,
+            out=out,
+            data=data,
+            progress=progress,
+        )
     typer.echo(report)
 
 

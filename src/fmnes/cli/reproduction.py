@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+
+from fmnes.cli.bar import show_bar
 
 
 def reproduce(
@@ -30,26 +31,11 @@ def reproduce(
     from fmnes.reproduction import reproduce as run
     from fmnes.reproduction.report import HEAD, table_rows
 
-    console = Console()
-    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("trials")
-        try:
-            rows = run(
-                what,
-                trials=trials,
-                workers=workers,
-                out=out,
-                method=method,
-                progress=lambda done, total: bar.update(task, completed=done, total=total),
-            )
-        except KeyboardInterrupt:
-            bar.stop()
-            typer.echo(f"interrupted; finished trials are kept in {out}: the same command goes on from there")
-            raise typer.Exit(130) from None
+    with show_bar("trials", out) as progress:
+        rows = run(what, trials=trials, workers=workers, out=out, method=method, progress=progress)
     if rows:
         table = Table(*HEAD)
         for line in table_rows(rows):
             table.add_row(*line)
-        console.print(table)
+        Console().print(table)
     typer.echo(f"report: {out / ('sweep.md' if what == 'sweep' else 'report.md')}, and the same as .html")

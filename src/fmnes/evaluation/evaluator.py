@@ -76,16 +76,14 @@ def choose_evaluator(
     from fmnes.evaluation.programs.command import Command
     from fmnes.evaluation.serial import Serial, Vectorized
 
-    make = getattr(executor, "make_evaluator", None)
-    if make is not None and not isinstance(executor, type):
-        # An executor that does more than submit, such as a queue of files, evaluates in its own way.
-        if workers != 1 or vectorized:
-            raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
-        made: Evaluator = make(fun, d, timeout=timeout, retries=retries, kept_in=kept_in, space=space)
-        return made
     if executor is not None:
         if workers != 1 or vectorized:
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
+        make = getattr(executor, "make_evaluator", None)
+        if make is not None and not isinstance(executor, type):
+            # One that does more than submit, such as a queue of files, evaluates in its own way.
+            made: Evaluator = make(fun, d, timeout=timeout, retries=retries, kept_in=kept_in, space=space)
+            return made
         from fmnes.evaluation.executors import evaluator_by
 
         return evaluator_by(executor, fun, d, timeout=timeout, space=space)

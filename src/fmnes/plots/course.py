@@ -28,13 +28,13 @@ def convergence(run: Source) -> Figure:
     values = best
     if given.table is not None:
         values = given.table.value
-        _dots(axes, np.arange(1, count + 1), values, "an evaluation")
+        _draw_dots(axes, np.arange(1, count + 1), values, "an evaluation")
         failing(axes, np.flatnonzero(given.table.failed) + 1, "a failed one")
         begins = np.flatnonzero(np.diff(given.table.restart)) + 1.5
     else:
         history = given.history
         values = np.where(np.isfinite(history["generation_best"]), history["generation_best"], np.nan)
-        _dots(axes, history["evaluations"], values, "the best of a generation")
+        _draw_dots(axes, history["evaluations"], values, "the best of a generation")
         begins = history["evaluations"][:-1][np.diff(history["restart"]) > 0] + 0.5
     if len(best):
         steps = drawing.drawable(np.append(best, best[-1]))
@@ -128,7 +128,7 @@ def restarts(axes: Any, at: NDArray[Any]) -> None:
         )
 
 
-def _dots(axes: Any, x: NDArray[Any], values: NDArray[np.float64], label: str) -> None:
+def _draw_dots(axes: Any, x: NDArray[Any], values: NDArray[np.float64], label: str) -> None:
     there = np.isfinite(values)
     if there.any():
         axes.plot(

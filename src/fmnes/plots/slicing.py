@@ -51,10 +51,10 @@ def slices(run: Source) -> Figure:
             axes = drawing.panel(figure, d, d, i * d + j + 1)
             x = drawing.drawable(table.points[across])
             if i == j:
-                _values(axes, x, table.value, marks)
+                _draw_values(axes, x, table.value, marks)
                 axes.set_title(f"value against {drawing.word(down, 24)}", loc="left", fontsize=9, pad=10)
             else:
-                _pair(axes, x, drawing.drawable(table.points[down]), marks)
+                _draw_pair(axes, x, drawing.drawable(table.points[down]), marks)
                 if given.best:
                     at = [float(drawing.drawable(given.best[name])) for name in (across, down)]
                     axes.plot(*at, "*", color="white", markeredgecolor="black", markersize=12, zorder=5)
@@ -68,11 +68,11 @@ def slices(run: Source) -> Figure:
             if j == 0 and i > 0:
                 axes.set_ylabel(drawing.word(down, 24), fontsize=9)
     figure.suptitle(_title(table, why, marks), x=0.01, ha="left", fontsize=11)
-    _key(figure, marks, best=bool(given.best) and d > 1)
+    _draw_key(figure, marks, best=bool(given.best) and d > 1)
     return figure
 
 
-def _values(axes: Any, x: Floats, value: Floats, marks: _Marks) -> None:
+def _draw_values(axes: Any, x: Floats, value: Floats, marks: _Marks) -> None:
     """On the diagonal: the value against one parameter; what failed has none and stands on top."""
     values = drawing.drawable(value[marks.good])
     axes.update_datalim(np.column_stack((x, np.full(len(x), values.min() if len(values) else 0.0))))
@@ -83,7 +83,7 @@ def _values(axes: Any, x: Floats, value: Floats, marks: _Marks) -> None:
         axes.set_yticks([])
 
 
-def _pair(axes: Any, x: Floats, y: Floats, marks: _Marks) -> None:
+def _draw_pair(axes: Any, x: Floats, y: Floats, marks: _Marks) -> None:
     """Below it: where the points were, and where they failed."""
     bad = marks.bad
     if len(bad):
@@ -175,7 +175,7 @@ def _title(table: Table, why: str, marks: _Marks) -> str:
     return "\n".join(lines)
 
 
-def _key(figure: Figure, marks: _Marks, best: bool) -> None:
+def _draw_key(figure: Figure, marks: _Marks, best: bool) -> None:
     from matplotlib.lines import Line2D
 
     kinds = [

@@ -40,7 +40,7 @@ def speed(rate: float) -> str:
 class Rate:
     """Evaluations a second since this object was made: of a resumed run those of this session."""
 
-    def __init__(self, made_before: int = 0) -> None:
+    def __init__(self, made_before: int) -> None:
         """made_before: evaluations that the log has already. They are answered from there, in no time."""
         self._made_before = made_before
         self._started = time.monotonic()

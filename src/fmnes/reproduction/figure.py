@@ -15,6 +15,8 @@ from fmnes.search.ending import limit_reached
 from fmnes.search.optimizer import Optimizer
 
 CELLS = (Cell("FM-NES", "rosenbrock", 16), Cell("DX-NES-IC", "rosenbrock", 20))
+#: Generations from row to row.
+EVERY = 10
 
 
 class Trace(NamedTuple):
@@ -24,22 +26,22 @@ class Trace(NamedTuple):
     best: NDArray[np.float64]
 
 
-def trace(cell: Cell, trial: int = 0, every: int = 10) -> Trace:
-    """One trial, looked at every few generations."""
+def trace(cell: Cell) -> Trace:
+    """The first trial, looked at every few generations."""
     problem = problem_of(cell)
     opt = Optimizer(
         problem.x0,
         problem.sigma0,
         method=METHODS[cell.method],
         population_size=cell.population_size,
-        rng=seed_for(cell, trial),
+        rng=seed_for(cell, 0),
         target=TARGET,
         max_evaluations=MAX_EVALUATIONS,
     )
     rows = []
     while limit_reached(opt) is None:
         opt.tell(problem.fun(opt.ask()))
-        if opt.generation % every == 0:
+        if opt.generation % EVERY == 0:
             variances = np.linalg.eigvalsh(opt.covariance)[::-1]
             rows.append((opt.evaluations, np.sqrt(variances) / opt.sigma, opt.best.fun))
     evaluations, axes, best = zip(*rows, strict=True)

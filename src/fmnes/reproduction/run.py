@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from fmnes.arguments import check_number
@@ -41,14 +42,11 @@ def reproduce(
     check_method(method)
     trials = check_number("trials", trials, above=0, whole=True)
     folder = Path(out)
-    store = Store(folder)
-    try:
-        rows = _rows(what, method)
-        cells = _sweep(method) if what == "sweep" else list(dict.fromkeys(row.cell for row in rows))
-        wanted = [(cell, number) for cell in cells for number in range(trials)]
+    rows = _rows(what, method)
+    cells = _sweep(method) if what == "sweep" else list(dict.fromkeys(row.cell for row in rows))
+    wanted = [(cell, number) for cell in cells for number in range(trials)]
+    with closing(Store(folder)) as store:
         done = run_trials(wanted, store, workers=workers, progress=progress) if wanted else []
-    finally:
-        store.close()
     command = f"fmnes reproduce {what} --trials {trials}" + (f" --method {method}" if method else "")
     if what == "sweep":
         _write_sweep(folder, command, trials, cells, store)

@@ -44,11 +44,11 @@ class Loop:
         settings: Settings,
         evaluator: Evaluator,
         *,
-        deadline: float | None = None,
-        callback: Callable[[View], Any] | None = None,
-        progress: Progress | None = None,
-        snapshots: Snapshots | None = None,
-        wishes: Wishes | None = None,
+        deadline: float | None,
+        callback: Callable[[View], Any] | None,
+        progress: Progress | None,
+        snapshots: Snapshots | None,
+        wishes: Wishes | None,
     ) -> None:
         """deadline: in time.monotonic()."""
         self.state = state

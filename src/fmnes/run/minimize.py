@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from fmnes.run.snapshots import RunState
 from fmnes.run.warm import parameters_of, warmed
 from fmnes.run.words import words_of
 from fmnes.search.optimizer import Optimizer
-from fmnes.space import unpack
+from fmnes.space import Space, unpack
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import DEFAULT_METHOD, METHODS, Resampling, Strategy, is_known
 
@@ -173,38 +174,19 @@ def minimize(
         ftol=ftol,
         ahead=ahead,
     )
-    if restart_from == "uniform" and not opt.has_finite_bounds:
-        raise ArgumentError(
-            "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
-        )
-    if run_dir is not None and not is_known(opt.strategy):
-        raise ArgumentError(
-            f"method: found {opt.strategy!r}, a strategy of your own, together with run_dir: such a run can "
-            f"never be resumed; wanted one of {', '.join(METHODS)}, or no run_dir"
-        )
+    _check_together(opt, restart_from, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.
     evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
     check_takes_ahead(evaluator, opt.ahead)
     state = RunState(opt, start=StartPoint(open=bool(evaluate_start)))
-    config: dict[str, Any] = {
-        "settings": settings.as_json(),
-        "objective": describe_objective(fun),
-        "search": describe_search(opt),
-        "versions": versions(),
-    }
-    if space is not None:
-        config["parameters"] = space.as_json()
+    config = _describe_run(fun, settings, opt, space)
     kept_as = words_of(config, len(opt.x0)) if keep_evaluations else None
-    if run_dir is None:
-        return run_session(
-            state, settings, evaluator, space=space, callback=callback, progress=progress, kept_as=kept_as
-        )
     try:
-        directory = RunDirectory.create(run_dir, config)
+        directory = None if run_dir is None else RunDirectory.create(run_dir, config)
     except BaseException:
         evaluator.close()
         raise
-    with directory:
+    with directory or nullcontext():
         return run_session(
             state,
             settings,
@@ -215,3 +197,29 @@ def minimize(
             progress=progress,
             kept_as=kept_as,
         )
+
+
+def _check_together(opt: Optimizer, restart_from: str, run_dir: Any) -> None:
+    """What is wrong only beside another argument."""
+    if restart_from == "uniform" and not opt.has_finite_bounds:
+        raise ArgumentError(
+            "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
+        )
+    if run_dir is not None and not is_known(opt.strategy):
+        raise ArgumentError(
+            f"method: found {opt.strategy!r}, a strategy of your own, together with run_dir: such a run can "
+            f"never be resumed; wanted one of {', '.join(METHODS)}, or no run_dir"
+        )
+
+
+def _describe_run(fun: Any, settings: Settings, opt: Optimizer, space: Space | None) -> dict[str, Any]:
+    """What its directory remembers of it."""
+    config: dict[str, Any] = {
+        "settings": settings.as_json(),
+        "objective": describe_objective(fun),
+        "search": describe_search(opt),
+        "versions": versions(),
+    }
+    if space is not None:
+        config["parameters"] = space.as_json()
+    return config

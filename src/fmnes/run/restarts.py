@@ -7,7 +7,7 @@ decides the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from fmnes.result import Stop, StopReason
 from fmnes.search.saved import count
 
 BIPOP = "bipop"
-Origin = Literal["start", "best", "uniform"]
 ORIGINS = ("start", "best", "uniform")
 KINDS = ("first", "large", "small", "look")
 
@@ -38,8 +37,6 @@ LOOK_GAIN = 1e-6
 MAX_LOOKS = 10
 #: Endings of a search that believes to be there.
 SETTLED = (StopReason.XTOL, StopReason.FTOL, StopReason.ILL_CONDITIONED)
-
-
 #: The budget's endings.
 CUT = (StopReason.MAX_EVALUATIONS, StopReason.MAX_SECONDS)
 

@@ -38,11 +38,11 @@ def run_session(
     settings: Settings,
     evaluator: Evaluator,
     *,
-    directory: RunDirectory | None = None,
-    space: Space | None = None,
-    callback: Callable[[View], Any] | None = None,
-    progress: bool = False,
-    kept_as: Space | None = None,
+    directory: RunDirectory | None,
+    space: Space | None,
+    callback: Callable[[View], Any] | None,
+    progress: bool,
+    kept_as: Space | None,
 ) -> Result:
     """Run to the end, and leave the result in the directory. Closes the evaluator.
 

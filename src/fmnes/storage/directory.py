@@ -26,7 +26,7 @@ from typing import Any
 from fmnes.errors import ArgumentError, RunError, SnapshotError, UsageError, warn
 from fmnes.storage.atomic import atomic_write, sync_directory, unfinished
 from fmnes.storage.lock import RunLock, holder, is_lock
-from fmnes.storage.log import Durability, EvaluationLog, is_log, side_files
+from fmnes.storage.log import EvaluationLog, is_log, side_files
 from fmnes.storage.regular import is_regular, read_regular
 from fmnes.storage.snapshot import Arrays, read_snapshot, write_snapshot
 from fmnes.storage.wal import torn
@@ -56,9 +56,7 @@ class RunDirectory:
         self._lock = lock
 
     @classmethod
-    def create(
-        cls, path: str | os.PathLike[str], config: dict[str, Any], *, durability: Durability = "auto"
-    ) -> RunDirectory:
+    def create(cls, path: str | os.PathLike[str], config: dict[str, Any]) -> RunDirectory:
         """A new run at `path`; `config` is JSON data without NaN or inf.
 
         `path` must not exist, be empty, or hold a run of ours that has evaluated nothing. Whatever else is
@@ -84,16 +82,14 @@ class RunDirectory:
                 path / RESULT, path / ENDING, *(file for name in _WRITTEN for file in unfinished(path / name))
             )
             take_wish(path)
-            log = EvaluationLog(path / LOG, durability)
+            log = EvaluationLog(path / LOG)
             undo.callback(log.close)
             _write_json(path / CONFIG, config)
             undo.pop_all()
         return cls(path, lock, config, log)
 
     @classmethod
-    def open(
-        cls, path: str | os.PathLike[str], *, read_only: bool = False, durability: Durability = "auto"
-    ) -> RunDirectory:
+    def open(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
         """The run at `path`; with `read_only` without the lock, so even while it is running."""
         path = Path(path).absolute()
         try:
@@ -118,7 +114,7 @@ class RunDirectory:
                 warn(
                     f"{path / LOG}: the last record was cut off and is dropped; its evaluation is made again"
                 )
-            log = EvaluationLog(path / LOG, durability, read_only=read_only)
+            log = EvaluationLog(path / LOG, read_only=read_only)
             undo.pop_all()
         return cls(path, lock, config, log)
 

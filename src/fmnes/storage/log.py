@@ -1,7 +1,7 @@
 """The evaluation log: one row in SQLite for each finished evaluation, on disk before it is counted.
 
 One process writes, others may read meanwhile. A process killed at any moment loses nothing that `record` has
-returned from; nor does a power cut with durability "full", and at most the last rows with "normal".
+returned from; nor does a power cut while rows come slowly, and at most the last rows where they come fast.
 Read with suspicion: the file must be whole and of our shape, each row carries a checksum, and whatever is
 wrong is a RunError. Only SQLite's own unfinished tail (a torn last write) is dropped without one.
 
@@ -40,23 +40,20 @@ VERSIONS = {
     1: [("table", "evaluations", SCHEMA)],
     2: [("table", "evaluations", SCHEMA), ("table", "more", MORE_SCHEMA)],
 }
-#: Mean seconds from row to row from which on durability "auto" pays for a sync of each (about 3 ms).
+#: Mean seconds from row to row from which on each is synced (which takes about 3 ms).
 SLOW_SECONDS = 0.1
 
 _Key = tuple[int, ...]
-Durability = Literal["normal", "full", "auto"]
 
 
 class EvaluationLog(Questions):
     """The log at `path`, created if it is not there; `read_only` may be opened beside the one writer."""
 
-    def __init__(
-        self, path: str | os.PathLike[str], durability: Durability = "normal", *, read_only: bool = False
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
         self.path = Path(path)
         self.safe_mode = on_network(self.path)
         """On a network file system: the slower journal that works there, and a sync of each row."""
-        self._durability, self._read_only = durability, read_only
+        self._read_only = read_only
         self._first, self._last, self._rows = math.inf, -math.inf, 0
         """When the first evaluation began and the last one ended, of so many rows written here."""
         self._process = os.getpid()
@@ -109,12 +106,12 @@ class EvaluationLog(Questions):
         self._db.execute("COMMIT")
 
     def _adapt(self, rows: int, began: float, ended: float) -> None:
-        """Durability "auto": sync each row while they come slowly enough not to notice.
+        """Sync each row while they come slowly enough not to notice.
 
         That is the pace of all workers together: a thousand of them bring a row each millisecond, and their
         syncs would be all that the driver does.
         """
-        if self._durability != "auto" or self.safe_mode:
+        if self.safe_mode:
             return
         was_slow = self._last - self._first > SLOW_SECONDS * self._rows
         self._first, self._last = min(self._first, began), max(self._last, ended)
@@ -152,8 +149,7 @@ class EvaluationLog(Questions):
         # Where WAL cannot work SQLite stays with DELETE and says so.
         wanted = "DELETE" if self.safe_mode else "WAL"
         self.safe_mode = self._db.execute(f"PRAGMA journal_mode={wanted}").fetchone()[0] != "wal"
-        full = self.safe_mode or self._durability == "full"
-        self._db.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
+        self._db.execute(f"PRAGMA synchronous={'FULL' if self.safe_mode else 'NORMAL'}")
         self._db.execute("PRAGMA wal_autocheckpoint=4000")  # pages: a checkpoint syncs twice, so seldom
         self._db.execute(
             "SELECT 1 FROM evaluations LIMIT 1"

@@ -163,7 +163,7 @@ class Questions:
             (tally.rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()
         return tally
 
-    def _select(self, where: str = "", parameters: _Key = (), x: str = "NULL") -> Iterator[Logged]:
+    def _select(self, where: str, parameters: _Key, x: str = "NULL") -> Iterator[Logged]:
         query = f"SELECT {COLUMNS}, {x} FROM evaluations {where} ORDER BY {KEY}"
         with self._reading():
             for row in self._db.execute(query, parameters):

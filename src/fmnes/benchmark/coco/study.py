@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from fmnes.arguments import check_number
@@ -73,8 +74,7 @@ def coco(
     if not jobs:
         raise ArgumentError(f"dimensions: found {dimensions!r}, wanted at most {NOMAD_DIMENSIONS} for nomad")
     folder = Path(out)
-    store = Store(folder)
-    try:
+    with closing(Store(folder)) as store:
         runs = run_all(
             functools.partial(run_job, data=folder / "data") if data else run_job,
             jobs,
@@ -84,8 +84,6 @@ def coco(
             workers=workers,
             progress=progress,
         )
-    finally:
-        store.close()
     plot.draw(runs, folder / f"{suite}.svg")
     text = report.markdown(runs)
     (folder / f"{suite}.md").write_text(text, encoding="utf-8")

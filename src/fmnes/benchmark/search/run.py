@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from fmnes.arguments import check_number
@@ -51,17 +52,16 @@ def search(
     check_number("seeds", seeds, above=-1, whole=True)
     folder = Path(out)
     path = folder / "search.md" if report is None else Path(report)
-    store = Store(folder, what)
-    try:
-        wanted = [
-            Key(what, name, d, method, seed)
-            for d in dimensions
-            for name in names
-            if suite.has(name, d)
-            for method in methods
-            if contestants.takes_part(method, d)
-            for seed in range(seeds)
-        ]
+    wanted = [
+        Key(what, name, d, method, seed)
+        for d in dimensions
+        for name in names
+        if suite.has(name, d)
+        for method in methods
+        if contestants.takes_part(method, d)
+        for seed in range(seeds)
+    ]
+    with closing(Store(folder, what)) as store:
         run_all(
             run_trial,
             wanted,
@@ -71,8 +71,6 @@ def search(
             workers=workers,
             progress=progress,
         )
-    finally:
-        store.close()
     _write(store, path)
     return path
 

@@ -96,7 +96,7 @@ def wide(name: str, content: str) -> str:
     return f"<div class='wide' role='region' tabindex='0' aria-label='{text(name)}'>{content}</div>"
 
 
-def folded(title: str, key: object, content: str, opened: bool = False) -> str:
+def folded(title: str, key: object, content: str, opened: bool) -> str:
     """key: by which the live page finds it again."""
     start = f"<details data-key='{text(key)}'{' open' if opened else ''}>"
     return f"{start}<summary>{title}</summary>\n{content}\n</details>"

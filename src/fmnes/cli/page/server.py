@@ -26,8 +26,8 @@ from fmnes.errors import FmnesError
 from fmnes.storage.asking import ask_to_stop
 
 HOST = "127.0.0.1"
-#: The first port that is tried, and how many after it.
-PORT, PORTS = 8790, 100
+#: How many ports are tried, from the first on.
+PORTS = 100
 #: Seconds that a connection may be silent.
 PATIENCE = 10.0
 
@@ -75,7 +75,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, run: Path, port: int = PORT) -> None:
+    def __init__(self, run: Path, port: int) -> None:
         self.live = Live(run)
         self.token = secrets.token_urlsafe(24)
         self.asked = time.monotonic()
@@ -98,7 +98,7 @@ class Server(ThreadingHTTPServer):
         """A browser that goes away in the middle of an answer is none of our business."""
 
 
-def serve_at(run: Path, port: int = PORT) -> Server:
+def serve_at(run: Path, port: int) -> Server:
     """At this port, or the next one that is free. Raises OSError where none is."""
     for candidate in range(port, min(port + PORTS, 2**16)):
         try:

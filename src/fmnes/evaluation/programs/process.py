@@ -61,7 +61,7 @@ class _Output:
     it is read to the end beyond the limit, because a full pipe would block the program.
     """
 
-    def __init__(self, path: Path, texts: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, texts: Sequence[str]) -> None:
         self.tail = b""
         self.found: set[str] = set()
         """Those of the texts that were printed."""
@@ -136,9 +136,9 @@ class Program:
         selector: selectors.BaseSelector,
         clock: AwakeClock,
         *,
-        stdin: str = PARAMS,
-        texts: Sequence[str] = (),
-        memory_limit: int | None = None,
+        stdin: str,
+        texts: Sequence[str],
+        memory_limit: int | None,
     ) -> None:
         """Raises OSError if it cannot be started.
 

@@ -60,7 +60,7 @@ class SomeNumber:
             return format(1, form)
 
 
-def parse_argument(text: str, where: str = "argv") -> Template:
+def parse_argument(text: str) -> Template:
     def pieces() -> Iterator[str | Hole]:
         end = 0
         for match in _IN_ARGUMENT.finditer(text):
@@ -69,12 +69,12 @@ def parse_argument(text: str, where: str = "argv") -> Template:
             if match[0] in ("{{", "}}"):
                 yield match[0][0]
             elif match["hole"] is None:
-                raise ArgumentError(f"{where}: found a lonely {match[0]!r} in {text!r}, wanted it doubled")
+                raise ArgumentError(f"argv: found a lonely {match[0]!r} in {text!r}, wanted it doubled")
             else:
                 yield Hole(match["hole"], 1)
         yield text[end:]
 
-    return Template(where, _joined(pieces()))
+    return Template("argv", _joined(pieces()))
 
 
 def parse_file(text: str, where: str) -> Template:

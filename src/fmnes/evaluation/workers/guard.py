@@ -33,6 +33,8 @@ SHOW_STACK = b"s"
 _STACK_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
 #: It is printed at once, unless the machine is busy or the process is stopped.
 _STACK_SECONDS, _STACK_PAUSE = 0.3, 0.05
+#: What was started and will not die is killed for so long; since the last that did, and in all.
+_KILL_PATIENCE, _KILL_SECONDS = 0.5, 10.0
 
 #: The first argument where this file is run as the evaluator; else it is the number of the driver.
 _EVALUATE = "evaluate"
@@ -173,10 +175,10 @@ def _ended_and_reaped(evaluator: int) -> int | None:
     return os.waitstatus_to_exitcode(status)
 
 
-def _kill_descendants(patience: float = 0.5, seconds: float = 10.0) -> None:
+def _kill_descendants() -> None:
     """Each kill hands us the orphans of the killed, until there are none, or some that cannot be killed."""
     last = start = time.monotonic()
-    while (now := time.monotonic()) < min(last + patience, start + seconds):
+    while (now := time.monotonic()) < min(last + _KILL_PATIENCE, start + _KILL_SECONDS):
         try:
             if os.waitpid(-1, os.WNOHANG)[0]:
                 last = now

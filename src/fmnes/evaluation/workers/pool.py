@@ -169,11 +169,11 @@ class Workers:
                     patience=_START_SECONDS,
                 )
             except OSError as error:  # too many processes or files, no memory
-                self._start_failed(str(error))
+                self._count_failed_start(str(error))
             else:
                 self._workers.append(worker)
 
-    def _start_failed(self, why: str, detail: str = "") -> None:
+    def _count_failed_start(self, why: str, detail: str = "") -> None:
         self._not_started = lost(f"no worker process could be started: {why}", detail=detail)
         now = time.monotonic()
         if now >= self._retry_at:  # those that fail together are one failure
@@ -239,10 +239,10 @@ class Workers:
                 raise ValueError("an answer without a question")
         except (ValueError, TypeError):
             if worker.state is State.STARTING:
-                self._start_failed("unreadable answer")
+                self._count_failed_start("unreadable answer")
             return worker.kill(infeasible("unreadable answer", fault="unreadable answer"))
         task = worker.task
-        worker.has_answered()
+        worker.note_answer()
         self._failed_starts = 0
         no_files = answer.startswith(NO_FILES)
         if no_files or outcome.fault == "MemoryError":  # the next one deserves a process that has them all
@@ -256,13 +256,13 @@ class Workers:
     def _hear_first(self, worker: Worker, answer: bytes) -> None:
         """Has it loaded the objective?"""
         if answer.startswith(READY):
-            worker.is_ready(answer)
+            worker.note_ready(answer)
             self._loaded = True
             return
         why = answer.removeprefix(BROKEN).decode(errors="replace")
         worker.kill()
         if self._loaded:  # it could be before, so this is the machine: a file system, a lack of memory
-            self._start_failed("the objective could not be loaded again", why)
+            self._count_failed_start("the objective could not be loaded again", why)
         else:
             self._broken = why
 
@@ -272,7 +272,7 @@ class Workers:
         if worker.task is None:
             starting = worker.state is State.STARTING
             why = f"was not ready after {_START_SECONDS:g} s" if starting else "closed its connection"
-            self._start_failed(f"it {why}")
+            self._count_failed_start(f"it {why}")
             comes_to = None
         elif worker.state is State.EVALUATING:
             comes_to = infeasible(f"timed out after {self._timeout:g} s", fault="timeout")
@@ -289,11 +289,11 @@ class Workers:
         outcome = ending.outcome
         if worker.task is None:
             if not killed:
-                self._start_failed(outcome.reason, ending.printed(since=0.0) or outcome.detail)
+                self._count_failed_start(outcome.reason, ending.printed(since=0.0) or outcome.detail)
             return []
         if ending.time < worker.started:  # it died before it got this task
             self._pending.appendleft(worker.task)
-            self._start_failed(outcome.reason)
+            self._count_failed_start(outcome.reason)
             return []
         self._failed_starts = 0
         detail = ending.printed(worker.started) or outcome.detail

@@ -126,7 +126,7 @@ class Worker:
         assert state in _NEXT[self.state], f"from {self.state} to {state}"
         self.state = state
 
-    def is_ready(self, answer: bytes) -> None:
+    def note_ready(self, answer: bytes) -> None:
         """It has loaded the objective. Raises ValueError if that is not what it says."""
         self._pid = int(answer.removeprefix(READY))
         self._become(State.IDLE)
@@ -141,7 +141,7 @@ class Worker:
         self._outbox = memoryview(frame(x.astype(np.float64).tobytes()))
         self.push()
 
-    def has_answered(self) -> None:
+    def note_answer(self) -> None:
         self._become(State.IDLE)
         self.task, self.expires = None, math.inf
 

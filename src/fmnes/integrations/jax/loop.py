@@ -132,7 +132,7 @@ def _lockstep(plan: Plan, inputs: Inputs, limits: Limits) -> tuple[Array, Progre
     axes = shared_axes(one[0])
     start = jax.vmap(partial(_start, plan, backend), axis_name=RUNS, out_axes=(axes, 0))
     step = jax.vmap(
-        partial(_generation_or_rest, plan, backend, limits),
+        partial(_generation_or_rest, partial(_generation, plan, backend, limits)),
         axis_name=RUNS,
         in_axes=(None, 0, axes, 0),
         out_axes=(axes, 0),
@@ -197,32 +197,15 @@ def _generation(
     return new._replace(mean=mean), progress._replace(code=code)
 
 
-def _sample(backend: Backend, strategy: Strategy, state: Any, z: Array) -> Array:
-    with EXACT():
-        return strategy.sample(state, z, backend)
-
-
-def _point(
-    plan: Plan, backend: Backend, strategy: Strategy, state: Any, z: Array, x: Array | None
-) -> Callable[[Array], Array]:
-    """The i-th point as a function of i; drawn again where the points were not kept."""
-    if x is not None:
-        return lambda i: x[i]
-    sample = partial(_sample, backend, strategy, state)
-    return lambda i: sample(lax.dynamic_slice_in_dim(z, i // plan.per_draw, 1))[i % plan.per_draw]
-
-
 def _generation_or_rest(
-    plan: Plan,
-    backend: Backend,
-    limits: Limits,
+    generation: Callable[..., tuple[Any, Progress]],
     index: Array,
     inputs: Inputs,
     state: Any,
     progress: Progress,
 ) -> tuple[Any, Progress]:
     """The same, but a run that has ended stays as it is."""
-    new_state, new_progress = _generation(plan, backend, limits, index, inputs, state, progress)
+    new_state, new_progress = generation(index, inputs, state, progress)
 
     def keep(new: Array, old: Array) -> Array:
         return new if new is old else jnp.where(progress.code == RUNNING, new, old)
@@ -254,6 +237,21 @@ def _values(
         return values(x).astype(z.dtype), x
     groups = z.reshape(-1, plan.draws_at_once, z.shape[1])
     return lax.map(lambda some: values(sample(some)), groups).reshape(-1).astype(z.dtype), None
+
+
+def _point(
+    plan: Plan, backend: Backend, strategy: Strategy, state: Any, z: Array, x: Array | None
+) -> Callable[[Array], Array]:
+    """The i-th point as a function of i; drawn again where the points were not kept."""
+    if x is not None:
+        return lambda i: x[i]
+    sample = partial(_sample, backend, strategy, state)
+    return lambda i: sample(lax.dynamic_slice_in_dim(z, i // plan.per_draw, 1))[i % plan.per_draw]
+
+
+def _sample(backend: Backend, strategy: Strategy, state: Any, z: Array) -> Array:
+    with EXACT():
+        return strategy.sample(state, z, backend)
 
 
 # -- where λ changes --------------------------------------------------------------------------------------

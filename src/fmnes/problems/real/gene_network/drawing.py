@@ -46,7 +46,7 @@ def draw(
         found, error = problem.courses(point, times), problem.fun(point)
         for column, state in enumerate(states):
             axes = drawing.panel(figure, grid[row, column])
-            _courses(axes, problem, times, found, state)
+            _draw_courses(axes, problem, times, found, state)
             raised = " and ".join(f"X{i + 1}" for i in np.flatnonzero(problem.initial[state] == HIGH))
             drawing.title(axes, f"{'' if column else f'{name}, off by {error:.1%}: '}{raised} high at first")
             axes.set_ylim(0, 1.15 * float(problem.observed.max()))
@@ -55,12 +55,12 @@ def draw(
             if not column:
                 axes.set_ylabel("concentration")
     if result is not None:
-        _best_so_far(drawing.panel(figure, grid[2, :]), result)
+        _draw_best_so_far(drawing.panel(figure, grid[2, :]), result)
     drawing.legend(figure, figure.axes[0], columns=6)
     return figure
 
 
-def _courses(axes: Any, problem: GeneNetworkProblem, times: Floats, found: Floats, state: int) -> None:
+def _draw_courses(axes: Any, problem: GeneNetworkProblem, times: Floats, found: Floats, state: int) -> None:
     from fmnes.plots import drawing
 
     colours = (drawing.BLUE, drawing.GREEN, drawing.RED, drawing.PINK, drawing.ORANGE)
@@ -70,7 +70,7 @@ def _courses(axes: Any, problem: GeneNetworkProblem, times: Floats, found: Float
     axes.plot([], [], "o", color=drawing.GREY, markersize=3.5, label="data")
 
 
-def _best_so_far(axes: Any, result: Result) -> None:
+def _draw_best_so_far(axes: Any, result: Result) -> None:
     from fmnes.plots import course, drawing
     from fmnes.plots.given import improvements, with_evaluations
 

@@ -40,7 +40,7 @@ def draw(before: Lens, after: Lens) -> Figure:
     sections = []
     for column, (name, lens) in enumerate(lenses.items()):
         sections.append(_section(figure.add_subplot(rows[0, column]), name, lens))
-        _spots(figure, rows[1, column].subgridspec(1, columns[column]), lens)
+        _draw_spots(figure, rows[1, column].subgridspec(1, columns[column]), lens)
     lengths = []
     for which in ("x", "y"):
         ends = np.array([getattr(axes, f"get_{which}lim")() for axes in sections])
@@ -92,7 +92,7 @@ def _section(axes: Any, name: str, lens: Lens) -> Any:
         own = slice(i * len(pupil), (i + 1) * len(pupil))
         axes.plot(z[:, own], y[:, own], color=colour, linewidth=0.8)
     heights = np.abs(y[1:-1]).max(1)
-    _glasses(axes, lens, heights)
+    _draw_glasses(axes, lens, heights)
     place = float(np.cumsum([0.0, *lens.thicknesses])[lens.stop - 1])
     opening = np.abs(y[lens.stop, : len(pupil)]).max()  # of the first field
     place += float(sag(lens.curvatures[lens.stop - 1], opening))
@@ -109,7 +109,7 @@ def _section(axes: Any, name: str, lens: Lens) -> Any:
     return axes
 
 
-def _glasses(axes: Any, lens: Lens, heights: Floats) -> None:
+def _draw_glasses(axes: Any, lens: Lens, heights: Floats) -> None:
     """heights: (s,), of the outermost ray drawn at each surface."""
     from fmnes.plots import drawing
 
@@ -132,7 +132,7 @@ def _glasses(axes: Any, lens: Lens, heights: Floats) -> None:
         axes.plot([*front, *back[::-1], front[0]], [*y, *y[::-1], y[0]], color=drawing.GREY, linewidth=1)
 
 
-def _spots(figure: Figure, row: Any, lens: Lens) -> None:
+def _draw_spots(figure: Figure, row: Any, lens: Lens) -> None:
     """A panel a field, all at one scale."""
     from fmnes.plots import drawing
 
