@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fmnes
+from examples import make_folder
 
 if TYPE_CHECKING:
     from fmnes.cli.problem_file import ProblemFile
@@ -35,12 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="a directory for airfoil.svg and airfoil.run")
     given = parser.parse_args(arguments)
     check_installed(picture=given.out is not None)
-    if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
-        if (given.out / "airfoil.run").exists():
-            raise SystemExit(
-                f"airfoil: found an earlier run in {given.out}; remove it, or choose another --out"
-            )
+    make_folder(given.out)
+    if given.out and (given.out / "airfoil.run").exists():
+        raise SystemExit(f"airfoil: found an earlier run in {given.out}; remove it, or choose another --out")
 
     problem = read()
     result = search(problem, given.evaluations, given.seed, given.out and given.out / "airfoil.run")

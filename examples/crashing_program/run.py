@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fmnes
+from examples import make_folder
 from examples.crashing_program import happened
 
 if TYPE_CHECKING:
@@ -34,17 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--evaluations", type=int, help="(as in problem.toml)")
     parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
     parser.add_argument(
-        "--out", type=Path, help="a directory for crashing_program.svg, crashing_program.run and the program"
+        "--out",
+        type=Path,
+        help="a directory for crashing_program.svg, crashing_program.run and the program",
     )
     given = parser.parse_args(arguments)
     kept = None if given.out is None else given.out / "crashing_program.run"
     check_installed(picture=kept is not None)
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        if kept.exists():
-            raise SystemExit(
-                f"crashing_program: found an earlier run in {kept}; remove it, or choose another --out"
-            )
+    make_folder(given.out)
+    if kept is not None and kept.exists():
+        raise SystemExit(
+            f"crashing_program: found an earlier run in {kept}; remove it, or choose another --out"
+        )
     from fmnes.cli.problem_file import read_problem
 
     with tempfile.TemporaryDirectory() as temporary:

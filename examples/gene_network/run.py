@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import fmnes
+from examples import make_folder
 from examples.gene_network.recovered import NEAR, compare, sensitivities
 from fmnes.problems.real import gene_network
 
@@ -35,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="a directory for gene_network.svg")
     given = parser.parse_args(arguments)
     problem = _problem(draws=given.out is not None)
+    make_folder(given.out)
 
     begun = problem.fun(problem.start)
     print(f"start, genes that do not act on each other: concentrations off by {begun:.1%}")
@@ -53,7 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"  {count:,} × {reason}")
     _say_what_is_recovered(problem, result)
     if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
         figure = gene_network.draw(problem, problem.start, result.x, result=result)
         picture = given.out / "gene_network.svg"
         picture.write_text(fmnes.plots.as_svg(figure) + "\n", encoding="utf-8")

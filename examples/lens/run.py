@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import fmnes
+from examples import make_folder
 from fmnes.problems.real import lens
 
 QUICK = 60
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.out and not find_spec("matplotlib"):
         raise SystemExit('matplotlib is not installed: pip install "fmnes[plot]"')
+    make_folder(given.out)
 
     problem = lens.triplet()
     # One at a time, so that each failure has its reason; `vectorized=True` is ten times as fast.
@@ -40,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for failure in result.failures[:3]:
         print(f"{failure.count:6d} × {failure.reason}")
     if given.out:
-        given.out.mkdir(parents=True, exist_ok=True)
         picture = given.out / "lens.svg"
         picture.write_text(fmnes.plots.as_svg(lens.draw(before, after)) + "\n", encoding="utf-8")
         print(f"the picture is {picture}")

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import fmnes
+from examples import make_folder
 from examples.op_amp import steps
 
 #: Evaluations of each run at reduced size.
@@ -32,10 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     kept = None if given.out is None else given.out / "op_amp.run"
     check_installed(picture=kept is not None)
-    if kept is not None:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        if kept.exists():
-            raise SystemExit(f"op_amp: found an earlier run in {kept}; remove it, or choose another --out")
+    make_folder(given.out)
+    if kept is not None and kept.exists():
+        raise SystemExit(f"op_amp: found an earlier run in {kept}; remove it, or choose another --out")
     from fmnes.cli.problem_file import read_problem
 
     problem = read_problem(Path(__file__).with_name("problem.toml"))

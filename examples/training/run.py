@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from examples import make_folder
+
 from .network import LOG, RANGES, loss
 
 QUICK = 20
@@ -107,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for package, extra in {"optuna": "optuna", **({"matplotlib": "plot"} if given.out else {})}.items():
         if not find_spec(package):
             raise SystemExit(f'{package} is not installed: pip install "fmnes[{extra}]"')
+    make_folder(given.out)
 
     study = search(given.evaluations, given.seed)
     failed = sum(trial.value is None for trial in study.trials)
@@ -116,7 +119,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.out:
         from fmnes.plots import as_svg
 
-        given.out.mkdir(parents=True, exist_ok=True)
         picture = given.out / "training.svg"
         picture.write_text(as_svg(draw(study)) + "\n", encoding="utf-8")
         print(f"the picture is {picture}")

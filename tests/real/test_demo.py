@@ -39,6 +39,15 @@ def test_it_says_what_was_found_and_what_failed_and_where_the_drawing_is(tmp_pat
     assert kept == (page.stat().st_mtime_ns, sorted(page.parent.iterdir()))
 
 
+@pytest.mark.parametrize("wrong", [("--max-evaluations", "0"), ("--seed", "-1")])
+def test_a_wrong_number_is_told_before_anything_is_said_or_made(
+    wrong: tuple[str, str], tmp_path: Path
+) -> None:
+    done = demo("--out", str(tmp_path / "new"), *wrong)
+    assert done.returncode == 2 and f"found {wrong[1]}, wanted a whole number" in done.stderr
+    assert not done.stdout and not list(tmp_path.iterdir())
+
+
 def test_json_is_json_and_nothing_else(tmp_path: Path) -> None:
     done = demo("--json", before=f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}")
     result = json.loads(done.stdout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -33,6 +34,16 @@ def test_an_example_runs_and_draws(name: str, tmp_path: Path, capsys: pytest.Cap
         said = capsys.readouterr().out
     assert "%" in said  # the share that failed
     assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ELSEWHERE])
+def test_a_folder_that_cannot_be_made_is_told_before_the_search(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match=r"--out: found .*file, wanted a folder"):
+        import_module(f"examples.{name}.run").main(["--out", str(tmp_path / "file")])
+    assert not capsys.readouterr().out
 
 
 def test_without_a_package_an_example_says_what_to_install(

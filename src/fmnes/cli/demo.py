@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 import fmnes
+from fmnes.arguments import check_count, check_rng
 from fmnes.cli import output
 from fmnes.cli.methods import Method
 from fmnes.cli.next_steps import as_line
@@ -48,6 +49,9 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Design a camera lens; most of those one can think of make no image, and their evaluations fail."""
+    # Before a folder is made, and anything said.
+    check_count("max_evaluations", max_evaluations, 1)
+    check_rng(seed)
     # Who asked for JSON has asked for no files.
     folder = _folder(out) if out or not as_json else None
     run = folder / RUN if folder else None
