@@ -90,6 +90,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "version": set(),
     "text": set(),
+    "alike": set(),
     "equality": set(),
     "logger": set(),
     "summary": {"text"},  # of a result, which it knows by name only
@@ -109,9 +110,9 @@ ALLOWED: dict[str, set[str]] = {
     "strategies": {"errors", "result", "arguments", "backends", "steps"},
     "storage": {"errors", "result", "outcome", "outputs", "arguments"},
     "evaluation": {"errors", "result", "outcome", "outputs", "arguments", "space", "logger", "storage"},
-    "report": {"errors", "result", "outcome", "arguments", "space", "text", "logger"},
+    "report": {"errors", "result", "outcome", "alike", "arguments", "space", "text", "logger"},
     "records": {"errors", "space", "storage"},
-    "plots": {"errors", "result", "arguments", "parameters", "text", "records", "run"},
+    "plots": {"errors", "result", "alike", "arguments", "parameters", "text", "records", "run"},
     "search": {
         "errors",
         "result",
@@ -128,6 +129,7 @@ ALLOWED: dict[str, set[str]] = {
         "errors",
         "result",
         "outcome",
+        "alike",
         "arguments",
         "evaluation",
         "parameters",

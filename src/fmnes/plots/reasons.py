@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fmnes.alike import told_as
 from fmnes.plots import drawing
 from fmnes.plots.course import plural
 from fmnes.plots.given import Source, with_evaluations
@@ -39,13 +40,14 @@ def failures(run: Source) -> Figure:
         return drawing.note(
             figure, f"{plural(count, 'evaluation')}, none failed" if count else "no evaluation yet"
         )
-    ranked = Counter(table.reason[table.failed]).most_common()
+    told = told_as(set(table.reason[table.failed]))
+    ranked = Counter(told[reason] for reason in table.reason[table.failed]).most_common()
     named = [reason for reason, _ in ranked[:REASONS]]
     left_out = len(ranked) - len(named)
     figure = drawing.blank(8, 4.2 + 0.22 * min(len(ranked), REASONS + 1))
     axes = drawing.panel(figure)
     place = {reason: i for i, reason in enumerate(named)}
-    kind = np.array([place.get(reason, len(named)) for reason in table.reason])
+    kind = np.array([place.get(told.get(reason, reason), len(named)) for reason in table.reason])
     columns = max(1, min(COLUMNS, count // LEAST))
     edges = np.linspace(0, count, columns + 1)
     column = np.minimum(np.searchsorted(edges, np.arange(count), side="right") - 1, columns - 1)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.alike import MAX_ALIKE, kind_of
 from fmnes.logger import logger, one_line
 from fmnes.outcome import Outcome, from_number
 from fmnes.result import Failure, Vector
@@ -33,6 +35,8 @@ class _Entry:
 class Ledger:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._kinds: Counter[str] = Counter()
+        """How many reasons there are of each kind."""
         self._numbers = self._characters = 0
 
     def add(self, outcome: Outcome, x: Vector) -> None:
@@ -42,8 +46,8 @@ class Ledger:
         reason = outcome.reason
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("evaluation failed: %s", one_line(reason))
-        if reason not in self._entries and len(self._entries) >= MAX_REASONS:
-            reason = OTHER
+        if reason not in self._entries:
+            reason = self._told(reason)
         if reason not in self._entries:
             self._entries[reason] = _Entry(self._affordable(outcome.detail))
         entry = self._entries[reason]
@@ -52,6 +56,34 @@ class Ledger:
         if len(entry.points) < MAX_POINTS and self._numbers + len(x) <= most:
             entry.points.append(np.array(x))
             self._numbers += len(x)
+
+    def _told(self, reason: str) -> str:
+        """As what a new reason is told: itself, its kind if there are very many alike, or one of the rest."""
+        kind = kind_of(reason)
+        if kind in self._entries:
+            return kind
+        if self._kinds[kind] == MAX_ALIKE:
+            self._merge(kind)
+            return kind
+        if len(self._entries) >= MAX_REASONS:
+            return OTHER
+        self._kinds[kind] += 1
+        return reason
+
+    def _merge(self, kind: str) -> None:
+        """All reasons of this kind become one, in the place of the first."""
+        first, *others = [reason for reason in self._entries if kind_of(reason) == kind]
+        merged = self._entries[first]
+        if not merged.detail:  # its words, which the kind no longer has
+            merged.detail = self._affordable(first)
+        for reason in others:
+            entry = self._entries.pop(reason)
+            merged.count += entry.count
+            kept = entry.points[: MAX_POINTS - len(merged.points)]
+            merged.points += kept
+            self._numbers -= sum(map(len, entry.points[len(kept) :]))
+            self._characters -= len(entry.detail)
+        self._entries = {kind if reason == first else reason: e for reason, e in self._entries.items()}
 
     def _affordable(self, detail: str) -> str:
         """The end of it, shorter when much is kept already."""
@@ -82,6 +114,7 @@ class Ledger:
             ledger._numbers += own.size
             ledger._characters += len(detail)
             begin += n
+        ledger._kinds.update(map(kind_of, ledger._entries))
         return ledger
 
     def failures(self) -> list[Failure]:

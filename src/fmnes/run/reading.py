@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.alike import told_as
 from fmnes.arguments import check_path
 from fmnes.errors import FmnesError, RunError
 from fmnes.evaluation.programs.workspace import KEPT_LINE, kept_directory
@@ -142,9 +143,7 @@ class Run:
         with _log(self.path) as log:
             for row in log.infeasible():
                 ledger.add(row.outcome, np.empty(0) if row.x is None else row.x)
-            firsts = {
-                row.outcome.reason: row for _, row in log.firsts() if row.outcome.status == "infeasible"
-            }
+            firsts = {one.reason: row for one, row in self._reasons(log) if not one.lost}
         found = [replace(f, directory=self._kept(firsts.get(f.reason))) for f in ledger.failures()]
         return [_told(failure, self._space) for failure in found]
 
@@ -153,22 +152,41 @@ class Run:
         """Why evaluations failed or were lost, most frequent first, each with its first evaluation. Read when
         it is first asked for, and quick: of a million rows only these."""
         with _log(self.path) as log:
-            return [self._reason(count, row) for count, row in log.firsts()]
+            return [reason for reason, _ in self._reasons(log)]
 
-    def _reason(self, count: int, row: Logged) -> Reason:
+    def _reasons(self, log: EvaluationLog) -> list[tuple[Reason, Logged]]:
+        """Each with its first row. Those that differ in numbers only are one where there are very many."""
+        firsts = log.firsts()
+        told = {
+            status: told_as(row.outcome.reason for _, row in firsts if row.outcome.status == status)
+            for status in ("infeasible", "lost")
+        }
+        alike: dict[tuple[str, str], list[tuple[int, Logged]]] = {}
+        for count, row in firsts:
+            status = row.outcome.status
+            alike.setdefault((status, told[status][row.outcome.reason]), []).append((count, row))
+        found = [
+            (sum(count for count, _ in rows), reason, min((row for _, row in rows), key=lambda row: row.key))
+            for (_, reason), rows in alike.items()
+        ]
+        found.sort(key=lambda one: -one[0])
+        return [(self._reason(reason, count, row), row) for count, reason, row in found]
+
+    def _reason(self, reason: str, count: int, row: Logged) -> Reason:
+        """row: the first. Its own words are not lost where it is told as one of many."""
         lines = row.outcome.detail.splitlines()
         if lines and lines[-1].startswith(KEPT_LINE):  # which is said by itself
             lines.pop()
         kept = kept_directory(self.path / KEPT, row.key, row.outcome.detail)
         return Reason(
-            reason=row.outcome.reason,
+            reason=reason,
             count=count,
             lost=row.outcome.status == "lost",
             made_again=row.outcome.fault == FORGOTTEN.fault,
             started=row.started,
             generation=row.key.generation,
             point=None if row.x is None else self.named(row.x),
-            detail="\n".join(lines),
+            detail="\n".join(lines) or (row.outcome.reason if row.outcome.reason != reason else ""),
             directory=kept,
         )
 
