@@ -246,3 +246,45 @@ def test_what_makes_no_sense_is_refused(known: Any, words: str) -> None:
     for begin in (Optimizer, lambda *a, **k: minimize(lambda x: 1 / 0, *a, **k)):
         with pytest.raises(ArgumentError, match=f"known: .*{words}"):
             begin(X0, 0.5, known=known, bounds=(-9.0, 9.0))  # type: ignore[operator]
+
+
+# -- a start that fails -------------------------------------------------------------------------------------
+
+
+def half(x: Any) -> float:
+    """Most of what lies about the start fails."""
+    if x[0] < 3.0:
+        raise Infeasible("too low")
+    return float(np.sum(x * x))
+
+
+def test_from_a_start_that_fails_it_looks_as_far_as_at_first_until_something_succeeds() -> None:
+    seen: list[fmnes.View] = []
+    result = minimize(half, X0[:2], 1.0, rng=2, callback=seen.append)
+    waited = [view for view in seen if not np.isfinite(view.best.fun)]
+    assert len(waited) >= 2, "another seed is needed for this test"
+    assert {(view.sigma, *view.mean) for view in waited} == {(1.0, *X0[:2])}
+    assert seen[len(waited)].sigma != 1.0 and result.success
+    assert result.x == pytest.approx([3, 0], abs=1e-4)
+
+
+@pytest.mark.parametrize("other", [{"evaluate_start": False}, {"method": "fm-nes"}])
+def test_a_start_of_which_nothing_is_known_and_published_methods_learn_from_failures(other: Any) -> None:
+    seen: list[fmnes.View] = []
+    minimize(half, X0[:2], 0.5, rng=3, callback=seen.append, max_evaluations=60, **other)
+    assert not np.isfinite(seen[1].best.fun) and seen[1].sigma != 0.5
+
+
+@pytest.mark.parametrize("cut", [5, 13, 40])
+def test_a_run_that_waits_for_a_success_goes_on_as_if_it_had_not_been_cut(cut: int, tmp_path: Path) -> None:
+    settings: Any = {"rng": 2, "restarts": 1}
+    minimize(half, X0[:2], 1.0, max_evaluations=cut, run_dir=tmp_path / "run", **settings)
+    result = resume(tmp_path / "run", half, max_evaluations=500)
+    whole = minimize(half, X0[:2], 1.0, max_evaluations=500, run_dir=tmp_path / "whole", **settings)
+    assert result == whole and result.nfev > cut
+
+
+def test_a_start_known_to_fail_is_one_that_fails() -> None:
+    seen: list[fmnes.View] = []
+    minimize(half, X0[:2], 1.0, rng=2, callback=seen.append, known=[(X0[:2], None)], max_evaluations=30)
+    assert not np.isfinite(seen[0].best.fun) and seen[0].sigma == 1.0

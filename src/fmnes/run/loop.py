@@ -30,6 +30,7 @@ from fmnes.run.succession import begin_next, evaluations_left, has_gained, plan_
 from fmnes.run.waves import count_lost, evaluate, is_answer, make_wave
 from fmnes.run.work import Work
 from fmnes.search.ending import limit_reached, steps_below, stop_at
+from fmnes.strategies.base import adapts_population_size
 
 #: The name of the start's own evaluation.
 _START = (START, 0, 0)
@@ -108,7 +109,7 @@ class Loop:
         x = state.opt.start_point
         known = state.opt.known(x)
         if known is not None:
-            state.start = StartPoint(made=True, value=known)
+            self._note_start(known)
             return None
         if stop := self._take_snapshot():
             return stop
@@ -121,10 +122,16 @@ class Loop:
                 state.totals.take_start(x, value)
                 state.opt.remember(x, value)
                 state.failures.add(outcome, x)
-                state.start = StartPoint(made=True, value=value, fault=outcome.fault)
+                self._note_start(value, outcome.fault)
                 state.opt.max_evaluations = evaluations_left(state, settings)
                 return run_limit_reached(state, settings)
         return stop
+
+    def _note_start(self, value: float, fault: str = "") -> None:
+        """value: NaN where it fails. What is done about that is a departure: published methods stay so."""
+        state = self.state
+        state.start = StartPoint(made=True, value=value, fault=fault)
+        state.opt.start_failed = bool(np.isnan(value)) and adapts_population_size(state.opt.strategy)
 
     def _run_one(self) -> Stop:
         """One search, to its end."""

@@ -292,7 +292,9 @@ class Optimizer(Search):
                 return
 
     def _update(self, current: Generation, feasible: list[float]) -> None:
-        self._distribution.update(current.z, current.f)
+        # To learn from failures alone is to look nearer and nearer to the start, and that one fails too.
+        if not (self.start_failed and self._best.x is None):
+            self._distribution.update(current.z, current.f)
         self._recent.add(feasible, current.evaluated > 0, len(current.f))
         self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1

@@ -93,6 +93,8 @@ class Search:
         """Complete generations so far."""
         self.evaluations = 0
         self.n_infeasible = 0
+        self.start_failed = False
+        """Is the start known to fail? Then the search looks as far as at first until something succeeds."""
         self.n_repeated = 0
         """Points that were known already, and not evaluated again."""
         self._memory = Memory(len(start.x0))
@@ -237,6 +239,7 @@ class Search:
         opt._distribution = Distribution(opt._start, self._distribution.rng)
         opt._memory = self._memory
         opt.seed, opt.restart, opt.space = None, self.restart + 1, self.space
+        opt.start_failed = self.start_failed and np.array_equal(opt.x0, self.x0)
         return opt
 
     def _check_twins(self, current: Generation) -> None:
@@ -269,6 +272,7 @@ class Search:
             "evaluations": self.evaluations,
             "n_infeasible": self.n_infeasible,
             "n_repeated": self.n_repeated,
+            "start_failed": self.start_failed,
         }
         if self.space is not None:
             metadata["parameters"] = self.space.as_json()
@@ -321,6 +325,7 @@ class Search:
             setattr(opt, name, count(metadata[name]))
         opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
         opt.n_repeated = count(metadata.get("n_repeated", 0))  # nor had it these
+        opt.start_failed = metadata.get("start_failed", False) is True
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt._best = restore_best(metadata, arrays, d)
         opt._memory.restore(arrays)
