@@ -21,6 +21,8 @@ import fmnes
 from fmnes import StopReason
 from fmnes.cli.page import live, pictures
 from fmnes.cli.page.server import HOST, Server, serve_at
+from fmnes.storage.directory import LOCK, LOG
+from fmnes.storage.lock import RunLock
 from tests.browser import open_browser
 from tests.real.test_report import HOSTILE, check, command_line, marks
 
@@ -333,3 +335,17 @@ def test_a_page_that_nobody_looks_at_ends_after_its_run(tmp_path: Path) -> None:
         assert watcher.poll() is None
         driver.kill()
         assert watcher.wait(120) == 0
+
+
+def test_a_run_that_has_made_its_folder_only_is_waited_for(tmp_path: Path) -> None:
+    run = tmp_path / "a.run"
+    run.mkdir()
+    with watching(run, "--port", "8890"):
+        pass
+    lock = RunLock(run / LOCK)
+    (run / LOG).touch()
+    with watching(run, "--port", "8890"):
+        pass
+    lock.release()
+    done = command_line("watch", str(run))  # nobody is there, and it is no run
+    assert done.returncode == 2 and "found no config.json in it" in done.stderr

@@ -40,7 +40,7 @@ def watch(
     ] = None,
 ) -> None:
     """Show a run as a live page, with a button to stop it; Ctrl-C ends the page, not the run."""
-    if os.path.lexists(run):
+    if os.path.lexists(run) and not _begins(run):
         places.check_run(run)
     from fmnes.plots.drawing import need_matplotlib
 
@@ -63,6 +63,13 @@ def watch(
             threading.Thread(target=_end_when_left, args=(server, run, until_left), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever(poll_interval=0.2)
+
+
+def _begins(run: Path) -> bool:
+    """Has a run made its folder, but not yet its files? The two may be started together."""
+    if not run.is_dir():
+        return False
+    return set(os.listdir(run)) <= {LOCK} or holder(run / LOCK) is not None
 
 
 @contextlib.contextmanager
