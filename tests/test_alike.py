@@ -68,6 +68,12 @@ def test_a_ledger_tells_them_so_also_after_it_was_saved(cut: int) -> None:
     assert listed(goes_on(Ledger.restore(*failing(Ledger(), reasons[:cut]).dump()))) == listed(ledger)
 
 
+@pytest.mark.parametrize("count", [MAX_ALIKE, MAX_ALIKE + 1])
+def test_a_ledger_draws_the_line_where_all_others_do(count: int) -> None:
+    reasons = [f"residual {i}" for i in range(count)]
+    assert {reason for reason, *_ in listed(failing(Ledger(), reasons))} == {*told_as(reasons).values()}
+
+
 def objective(x: Any) -> float:
     if x[0] < 0.3:
         raise ValueError(f"no convergence at x={x[0]:.17g} after 37 steps")
