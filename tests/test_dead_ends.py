@@ -16,13 +16,16 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from fmnes import Infeasible, read_run
+from fmnes import Infeasible, Optimizer, read_run
 from fmnes import minimize as minimize_in_python
 from fmnes.__main__ import _run
+from fmnes.benchmark.contestants import Contestant
 from fmnes.benchmark.run import run
 from fmnes.benchmark.search import contestants
+from fmnes.benchmark.speed import one_round
 from fmnes.cli import app
 from fmnes.cli.changes import changes
 from fmnes.cli.reading import read_begun
@@ -428,6 +431,13 @@ def test_bench_beside_the_peers_that_are_there(capsys: pytest.CaptureFixture[str
     run((2,), (), 0.01)
     head = capsys.readouterr().out.splitlines()
     assert any("| cmaes µs |" in line and "| afm-nes / best Python |" in line for line in head)
+
+
+def test_bench_counts_the_evaluations_of_a_population_that_grows() -> None:
+    opt = Optimizer([3.0] * 5, 1.0, population_size=8, rng=1)
+    timed = Contestant(opt.ask, lambda x, f: opt.tell(f))
+    seconds, evaluations = one_round(timed, 5, 0.6, 60, np.random.default_rng(0))
+    assert seconds > 0 and evaluations == opt.evaluations > 60 * 8
 
 
 def test_bench_search_without_peers_runs_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
