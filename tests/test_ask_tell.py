@@ -258,7 +258,9 @@ def test_what_is_no_id_is_refused(id: Any) -> None:
     opt = start()
     opt.ask(3)
     before = contents(opt)
-    with pytest.raises(ArgumentError, match=r"tell: found the id .*wanted one that ask\(n\) gave"):
+    with pytest.raises(
+        ArgumentError, match=r"tell: found (the id .*wanted one that ask\(n\) gave|two arguments)"
+    ):
         opt.tell(id, 1.0)
     assert contents(opt) == before
 

@@ -7,7 +7,7 @@ import inspect
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -185,7 +185,17 @@ def check_number(
     wanted = ("a whole number" if whole else "a number") + (f" above {above:g}" if above > -math.inf else "")
     if (number := as_whole(found)) is not None and abs(number) > (MAX_WHOLE if whole else _LARGEST):
         wanted += f" and below {'2**63' if whole else '1.8e308'}"
-    raise ArgumentError(f"{argument}: found {shown(found)}, wanted {wanted}{' or None' if optional else ''}")
+    wanted += " or None" if optional else ""
+    raise ArgumentError(f"{argument}: found {shown(found)}, wanted {wanted}{number_in_quotes(found)}")
+
+
+def number_in_quotes(found: Any) -> str:
+    """`; write 0.1 without quotes` for a number that is given as a string, or nothing."""
+    try:
+        is_meant = isinstance(found, str) and math.isfinite(float(found))
+    except ValueError:
+        return ""
+    return f"; write {found.strip()} without quotes" if is_meant else ""
 
 
 def is_number(found: Any, *, whole: bool = False) -> bool:
@@ -218,6 +228,7 @@ def check_count(argument: str, found: Any, least: int, otherwise: str = "") -> i
     if not is_number(found, whole=True) or found < least:
         raise ArgumentError(
             f"{argument}: found {shown(found)}, wanted a whole number of at least {least}{otherwise}"
+            f"{number_in_quotes(found)}"
         )
     return int(found)
 
@@ -269,6 +280,51 @@ def names_options(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def check_callable(fun: Any, wanted: str = "a function of one point, or a Command") -> None:
+    """Raises ArgumentError for an objective that cannot be called."""
+    if callable(fun):
+        return
+    called = fun is None or is_number(fun) or isinstance(fun, np.ndarray)
+    hint = "; pass the function itself, such as f, not its result f(x)" if called else ""
+    raise ArgumentError(f"fun: found {shown(fun)}, wanted {wanted}{hint}")
+
+
+def check_one_argument(fun: Callable[..., Any], d: int, names: Sequence[str] | None) -> None:
+    """Raises ArgumentError for a function that cannot be called with one point.
+
+    names: of the parameters, if the point is a dict.
+    """
+    try:
+        signature = inspect.signature(fun)
+    except Exception:  # of a class of the user's own, or written in C: the first call will tell
+        return
+    try:
+        signature.bind(None)
+        return
+    except TypeError:
+        pass
+    needed = [
+        name for name, p in signature.parameters.items() if p.default is p.empty and p.kind not in _VARIADIC
+    ]
+    if not needed:
+        raise ArgumentError("fun: found a function without arguments, wanted a function of one point")
+    if names is not None and set(needed) <= set(names):
+        hint = "pass lambda p: fun(**p)"
+    elif names is None and len(needed) == d:
+        hint = "pass lambda x: fun(*x)"
+    else:
+        hint = f"pass lambda x: fun(x, {', '.join(f'{name}=...' for name in needed[1:])})"
+    point = "a dict" if names is not None else "an array"
+    listed = ", ".join(needed) if len(needed) <= 5 else f"{', '.join(needed[:4])}, ..."
+    raise ArgumentError(
+        f"fun: found a function of {len(needed)} arguments ({listed}), wanted a function of one point, "
+        f"which is {point}; {hint}"
+    )
+
+
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def check_callback(callback: Any) -> None:

@@ -200,17 +200,15 @@ def start_from(
     if x0 is not None and sigma0 is not None:
         return x0, sigma0
     missing = "x0" if x0 is None else "sigma0"
-    what = "whose centre it is then" if x0 is None else "a quarter of whose width it is then"
+    what = "their centre" if x0 is None else "a quarter of their width"
+    wanted = f"wanted {missing}=, or finite bounds= ({missing} then defaults to {what})"
     if bounds is None:
-        raise ArgumentError(f"{missing}: found none and no bounds, wanted it, or finite bounds, {what}")
+        raise ArgumentError(f"{missing}: found none and no bounds, {wanted}")
     finite = np.isfinite(bounds.lower) & np.isfinite(bounds.upper)
     if not finite.all():
         i = int(finite.argmin())
         open_one = f"[{bounds.lower[i]:g}, {bounds.upper[i]:g}]"
-        raise ArgumentError(
-            f"{missing}: found none, and bounds {open_one} at coordinate {i}; wanted it, or finite bounds, "
-            f"{what}"
-        )
+        raise ArgumentError(f"{missing}: found none, and bounds {open_one} at coordinate {i}; {wanted}")
     if x0 is None:  # halves first: the sum of two bounds may be too large for floating point
         x0 = np.clip(bounds.lower / 2 + bounds.upper / 2, bounds.lower, bounds.upper)
     if sigma0 is None:

@@ -132,9 +132,10 @@ def _from_value(returned: Any) -> Outcome:
         if has_float(only):
             return _from_float(only)
     shape = f" of shape {array.shape}" if array.shape else ""
+    hint = "; convert it with float()" if isinstance(returned, str) else ""
     raise WrongType(
         f"the objective returned {type(returned).__name__}{shape}; wanted one real number "
-        "(NaN, inf or None for a failed evaluation)"
+        f"(NaN, inf or None for a failed evaluation){hint}"
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from fmnes.arguments import MAX_WHOLE, check_flag, is_number, names_options, shown
+from fmnes.arguments import MAX_WHOLE, check_flag, is_number, names_options, number_in_quotes, shown
 from fmnes.errors import ArgumentError, nearest
 
 #: What a table of a problem file, or of a run directory, may say of a parameter.
@@ -113,8 +113,8 @@ def _settle(p: Parameter) -> None:
             object.__setattr__(p, field.name, None)
             continue
         if not is_number(found):
-            hint = ""
-            if isinstance(found, (str, list, tuple, set)) and field.name == "lower":
+            hint = number_in_quotes(found)
+            if not hint and isinstance(found, (str, list, tuple, set)) and field.name == "lower":
                 hint = f"; {CATEGORIES}"
             raise ArgumentError(f"{kind}: found {field.name}={shown(found)}, wanted a number{hint}")
         number = float(found)

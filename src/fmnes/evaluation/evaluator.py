@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from fmnes.arguments import shown
+from fmnes.arguments import check_callable, check_one_argument
 from fmnes.errors import ArgumentError
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
@@ -76,6 +76,9 @@ def choose_evaluator(
     from fmnes.evaluation.programs.command import Command
     from fmnes.evaluation.serial import Serial, Vectorized
 
+    if not isinstance(fun, Command):
+        check_callable(fun)
+        check_one_argument(fun, d, None if space is None else space.names)
     if executor is not None:
         if workers != 1 or vectorized:
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
@@ -99,8 +102,6 @@ def choose_evaluator(
 
         named = None if space is None else space.named
         return Retried(CommandEvaluator(command, workers, kept_in, named=named), retries)
-    if not callable(fun):
-        raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point, or a Command")
     if space is not None:
         fun = Named(fun, space, vectorized)
     if vectorized:

@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from fmnes.arguments import shown
+from fmnes.arguments import check_callable, shown
 from fmnes.errors import ArgumentError, ObjectiveError
 from fmnes.evaluation import remote
 from fmnes.evaluation.ahead import Supply, further
@@ -83,8 +83,7 @@ class ExecutorEvaluator:
     def __init__(
         self, fun: Any, executor: Any, *, timeout: float | None = None, space: Space | None = None
     ) -> None:
-        if not callable(fun):
-            raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point")
+        check_callable(fun)
         _check(executor)
         isolated = timeout is not None or isinstance(fun, Command) or getattr(executor, "isolates", False)
         self._way: _Way = _Isolated(fun, executor, timeout, space) if isolated else _Direct(fun, executor)

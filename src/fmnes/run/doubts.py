@@ -53,9 +53,12 @@ def raise_if_bug(outcomes: Sequence[Outcome | None], start: StartPoint) -> None:
         return
     if start.made and start.fault not in faults:
         return
+    hint = ""
+    if "'dict'" in made[0].reason:
+        hint = " With named parameters the point is a dict: write p['width'], or pass lambda p: fun(**p)."
     raise ObjectiveError(
         f"this looks like a bug in the objective: each of the first {len(made) + start.made} evaluations "
         f"failed: {made[0].reason}. If these points are bad, say so (raise fmnes.Infeasible; a program "
-        "prints FAIL and a reason), or start elsewhere.\n\n"
+        f"prints FAIL and a reason), or start elsewhere.{hint}\n\n"
         f"{made[0].detail}"
     )

@@ -133,6 +133,8 @@ def minimize(
         callback: called with a `View` after every generation; return True or raise StopIteration to stop.
         progress: show a progress line on stderr.
     """
+    if callable(x0) and not callable(fun):
+        raise ArgumentError("fun: found a point before the function, wanted minimize(fun, x0, sigma0)")
     check_callback(callback)
     check_flag("vectorized", vectorized)
     check_flag("progress", progress)

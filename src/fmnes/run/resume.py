@@ -182,8 +182,8 @@ def _objective(directory: RunDirectory, fun: Any) -> Any:
                 theirs, ours = (_plain(d.get("name") or d.get("argv")) for d in (remembered, found))
             what = "the names " if key == "names" else ""
             raise RunError(
-                f"{directory.path}: found a run of {what}{theirs!r}, wanted one of {what}{ours!r}: "
-                "another objective"
+                f"{directory.path}: found a run of {what}{theirs!r}, and {what}{ours!r} here, which is "
+                "another objective; pass the function or Command that the run began with, or begin a new run"
             )
     return fun
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.result import Vector
 
@@ -39,8 +43,15 @@ _ID = re.compile(r"(\d{1,18})-(\d{1,18})-(\d{1,18})-(\d{1,18})-([0-9a-f]{8})", r
 
 def name_of(id: Any) -> Name:
     found = _ID.fullmatch(id) if isinstance(id, str) else None
+    if isinstance(id, Point):
+        raise ArgumentError("tell: found a point with its value, wanted its id: tell(point.id, value)")
+    if isinstance(id, (np.ndarray, Sequence, Mapping)) and not isinstance(id, (str, bytes)):
+        raise ArgumentError(
+            "tell: found two arguments, and the first is not an id; tell takes the values only, in the order "
+            "of ask(): tell(values). For a point of ask(n) it is tell(id, value)"
+        )
     if found is None:
-        raise ArgumentError(f"tell: found the id {id!r}, wanted one that ask(n) gave")
+        raise ArgumentError(f"tell: found the id {shown(id)}, wanted one that ask(n) gave")
     restart, generation, slot, redraw, mark = found.groups()
     return Name(int(restart), int(generation), int(slot), int(redraw), mark)
 

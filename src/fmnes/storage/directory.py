@@ -72,7 +72,10 @@ class RunDirectory:
         except FileExistsError:
             raise RunError(f"{path}: found a file, wanted a directory or nothing") from None
         except OSError as error:
-            raise RunError(f"{path}: the run directory cannot be made ({error})") from None
+            why = error.strerror or error
+            raise RunError(
+                f"{path}: the run directory cannot be made ({why}); wanted a place you may write to"
+            ) from None
         with contextlib.ExitStack() as undo:
             lock = RunLock(path / LOCK)
             undo.callback(lock.release)
@@ -94,8 +97,12 @@ class RunDirectory:
         path = Path(path).absolute()
         try:
             names = os.listdir(path)
+        except FileNotFoundError:
+            raise RunError(f"{path}: found nothing there, wanted a run directory") from None
+        except NotADirectoryError:
+            raise RunError(f"{path}: found a file, wanted a run directory") from None
         except OSError as error:
-            raise RunError(f"{path}: found {error.strerror!r}, wanted a run directory") from None
+            raise RunError(f"{path}: cannot be read ({error.strerror}), wanted a run directory") from None
         if CONFIG not in names:
             raise RunError(f"{path}: found no {CONFIG} in it, wanted a run directory")
         _refuse_special(path)

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmnes.arguments import shown
+from fmnes.arguments import check_callable
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.programs.checks import read_plain
 from fmnes.evaluation.programs.command import Command
@@ -76,8 +76,7 @@ def fingerprint(fun: Any) -> Fingerprint:
     """Of an objective. Raises ArgumentError for what cannot be one."""
     if isinstance(fun, Command):
         return _of_command(fun)
-    if not callable(fun):
-        raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point, or a Command")
+    check_callable(fun)
     parts = {name: _hash(value) for name, value in _parts(fun, _text).items()}
     name = getattr(fun, "__qualname__", None) or type(fun).__qualname__
     return Fingerprint("function", str(name), parts)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.arguments import shown
+from fmnes.arguments import check_callable
 from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError, Infeasible
 from fmnes.evaluation.programs.command import Command
@@ -106,8 +106,7 @@ def make_objective(
                 "Command alone"
             )
         return fun
-    if not callable(fun):
-        raise ArgumentError(f"fun: found {shown(fun)}, wanted a function of one point, or a Command")
+    check_callable(fun)
     if plain:
         return fun
     return (Vectorized if vectorized else Objective)(fun, args, constraints, free)
