@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,22 @@ from fmnes import summary
 from fmnes.equality import EqualByValue, same
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # every type checker brings it; a default needs Python 3.13
+
     from fmnes.records.table import Evaluations
 
-Vector = NDArray[np.float64]
+    #: A point as the user sees it: a `Vector`, or `Named`.
+    X = TypeVar("X", default=Any)
+    #: Several points as `Optimizer.ask` returns them: a `Vector`, (n, d), or a list of `Named`.
+    Xs = TypeVar("Xs", default=Any)
+else:
+    from typing import TypeVar
+
+    X, Xs = TypeVar("X"), TypeVar("Xs")
+
+Vector: TypeAlias = NDArray[np.float64]
+#: A point by name, in the user's units; the values of `fmnes.Integer` parameters are int.
+Named: TypeAlias = dict[str, float | int]
 
 
 class StopReason(enum.Enum):
@@ -75,10 +88,10 @@ class Stop(NamedTuple):
         return f"{self.reason.value} ({self.numbers})" if self.numbers else self.reason.value
 
 
-class Best(NamedTuple):
+class Best(NamedTuple, Generic[X]):
     """The best feasible point seen so far; `x` is None and `fun` +inf while there is none."""
 
-    x: Any
+    x: X | None
     """(d,); of named parameters {name: value}."""
     fun: float
     """Its value."""
@@ -96,7 +109,7 @@ class Best(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View(EqualByValue):
+class View(EqualByValue, Generic[X]):
     """One generation as an observer sees it (callbacks, history, progress, stop rules). Read only."""
 
     generation: int
@@ -105,7 +118,7 @@ class View(EqualByValue):
     """Evaluations so far, of all searches together; failed ones included."""
     population_size: int
     """Points of the next generation."""
-    mean: Any
+    mean: X
     """Of the points it samples. (d,); of named parameters {name: value}."""
     sigma: float
     """The step size, in the search's own numbers: those of x, but for log scales, for bounds that are mapped,
@@ -119,7 +132,7 @@ class View(EqualByValue):
     outside the bounds has none (`bounds_as="failure"`), though it cost no evaluation."""
     generation_best: float
     """Best value of the last complete generation; +inf if it had none."""
-    best: Best
+    best: Best[X]
     """The best of all searches so far."""
     restart: int = 0
     """Searches before this one: restarts and second looks."""
@@ -173,14 +186,14 @@ class Failure(EqualByValue):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result(EqualByValue):
+class Result(EqualByValue, Generic[X]):
     """What `minimize` returns. The names are those of SciPy's OptimizeResult where it has them.
 
     Results are equal where all that they hold is, but for the seconds it took: the same seed gives an equal
     result.
     """
 
-    x: Any
+    x: X
     """Best feasible point seen; None if there was none. (d,); of named parameters {name: value}."""
     fun: float
     """Its value; +inf if there was none."""
@@ -197,7 +210,7 @@ class Result(EqualByValue):
     """Complete generations."""
     n_infeasible: int
     """Evaluations that failed (points outside the bounds cost none and are not counted)."""
-    x_mean: Any
+    x_mean: X
     """Mean of the final search distribution, as `x`; often the better answer when the objective is noisy."""
     seed: int | None
     """The seed that repeats this run; None if a Generator was passed in."""
@@ -224,7 +237,8 @@ class Result(EqualByValue):
     @property
     def vector(self) -> Vector | None:
         """The numbers of `x` in the user's units, named or not. (d,)"""
-        return np.array(list(self.x.values()), dtype=float) if isinstance(self.x, dict) else self.x
+        x: Any = self.x
+        return np.array(list(x.values()), dtype=float) if isinstance(x, dict) else x
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON data: without the history, and without NaN or infinity."""

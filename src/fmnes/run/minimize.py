@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ from fmnes.arguments import check_callback, check_flag, check_path, names_option
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.ahead import check_takes_ahead
 from fmnes.parameters import Parameter
-from fmnes.result import Result, View
+from fmnes.result import Named, Result, Vector, View, X
 from fmnes.run.crew import count_crew, population_for
 from fmnes.run.searches import StartPoint
 from fmnes.run.session import run_session
@@ -30,7 +30,80 @@ from fmnes.space import Space, unpack
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import DEFAULT_METHOD, METHODS, Resampling, Strategy, is_known
 
+if TYPE_CHECKING:
+    from typing import Unpack
 
+    from fmnes.run.options import (
+        ArrayObjective,
+        NamedObjective,
+        Returned,
+        RunOptions,
+        VectorizedNamedObjective,
+        VectorizedObjective,
+    )
+
+
+@overload  # named parameters
+def minimize(
+    fun: VectorizedNamedObjective,
+    x0: Mapping[str, Parameter],
+    sigma0: None = None,
+    *,
+    vectorized: Literal[True],
+    warm_start: Result[Any] | str | os.PathLike[str] | None = None,
+    callback: Callable[[View[Named]], Any] | None = None,
+    **options: Unpack[RunOptions],
+) -> Result[Named]: ...
+@overload
+def minimize(
+    fun: NamedObjective,
+    x0: Mapping[str, Parameter],
+    sigma0: None = None,
+    *,
+    vectorized: bool = False,
+    warm_start: Result[Any] | str | os.PathLike[str] | None = None,
+    callback: Callable[[View[Named]], Any] | None = None,
+    **options: Unpack[RunOptions],
+) -> Result[Named]: ...
+@overload  # arrays
+def minimize(
+    fun: VectorizedObjective,
+    x0: ArrayLike | None = None,
+    sigma0: ArrayLike | None = None,
+    *,
+    vectorized: Literal[True],
+    bounds: Any = None,
+    integers: Any = None,
+    warm_start: Result[Vector] | None = None,
+    callback: Callable[[View[Vector]], Any] | None = None,
+    **options: Unpack[RunOptions],
+) -> Result[Vector]: ...
+@overload
+def minimize(
+    fun: ArrayObjective,
+    x0: ArrayLike | None = None,
+    sigma0: ArrayLike | None = None,
+    *,
+    vectorized: bool = False,
+    bounds: Any = None,
+    integers: Any = None,
+    warm_start: Result[Vector] | None = None,
+    callback: Callable[[View[Vector]], Any] | None = None,
+    **options: Unpack[RunOptions],
+) -> Result[Vector]: ...
+@overload  # of the kind that an earlier run had
+def minimize(
+    fun: Callable[[Any], Returned],
+    x0: ArrayLike | None = None,
+    sigma0: ArrayLike | None = None,
+    *,
+    vectorized: bool = False,
+    bounds: Any = None,
+    integers: Any = None,
+    warm_start: Result[X] | str | os.PathLike[str],
+    callback: Callable[[View[X]], Any] | None = None,
+    **options: Unpack[RunOptions],
+) -> Result[X]: ...
 @names_options
 def minimize(
     fun: Callable[[Any], Any],

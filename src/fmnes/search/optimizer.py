@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Self, overload
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fmnes.arguments import Default, check_number, check_path
 from fmnes.errors import ArgumentError, SnapshotError, UsageError
-from fmnes.result import Best
+from fmnes.result import Best, Named, Vector, X, Xs
 from fmnes.search.ahead import Ahead
 from fmnes.search.points import Name, Point, mark_of, name_of
 from fmnes.search.search import Search
@@ -19,11 +20,17 @@ from fmnes.search.slots import Generation
 from fmnes.search.values import read_value, read_values
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from fmnes.parameters import Parameter
+    from fmnes.run.options import SearchOptions
+
 _NOT_GIVEN: Any = Default("not given")
 _NO_SLOTS = np.empty(0, dtype=np.intp)
 
 
-class Optimizer(Search):
+class Optimizer(Search[X, Xs]):
     """Minimise by asking for points and telling their values.
 
         opt = fmnes.Optimizer(x0, sigma0, rng=1)
@@ -45,10 +52,34 @@ class Optimizer(Search):
     With `ahead`, points are asked for by `ask(n)` only, and values count as they come.
     """
 
+    if TYPE_CHECKING:  # at run time it is that of Search
+
+        @overload
+        def __init__(
+            self: Optimizer[Named, list[Named]],
+            x0: Mapping[str, Parameter],
+            sigma0: None = None,
+            *,
+            population_size: int | None = None,
+            **options: Unpack[SearchOptions],
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: Optimizer[Vector, Vector],
+            x0: ArrayLike | None = None,
+            sigma0: ArrayLike | None = None,
+            *,
+            population_size: int | None = None,
+            bounds: Any = None,
+            integers: Any = None,
+            **options: Unpack[SearchOptions],
+        ) -> None: ...
+        def __init__(self, *args: Any, **options: Any) -> None: ...
+
     @overload
-    def ask(self) -> Any: ...
+    def ask(self) -> Xs: ...
     @overload
-    def ask(self, n: int) -> list[Point]: ...
+    def ask(self, n: int) -> list[Point[X]]: ...
     def ask(self, n: int | None = None) -> Any:
         """The points that still need a value, (n, d) and read-only; n ≤ λ. Of named parameters: dicts.
 
@@ -121,7 +152,7 @@ class Optimizer(Search):
             # is to go on nevertheless.
             self._count_early(current, go_on=True)
 
-    def _hand_out(self, n: int) -> list[Point]:
+    def _hand_out(self, n: int) -> list[Point[X]]:
         if self._current is not None and self._current.complete:
             # Nothing of it was inside the bounds and unknown; asking again goes on.
             self._update(self._current, _feasible_values(self._current.f))
@@ -131,8 +162,8 @@ class Optimizer(Search):
             Point(self._name(current, i).id, self._told(current.x[i])) for i in current.hand_out(slots, n)
         ]
 
-    def _hand_out_ahead(self, flow: Ahead, n: int) -> list[Point]:
-        points: list[Point] = []
+    def _hand_out_ahead(self, flow: Ahead, n: int) -> list[Point[X]]:
+        points: list[Point[X]] = []
         while len(points) < n and (found := flow.take()) is not None:
             (generation, slot, redraw), x = found
             id = Name(self.restart, generation, slot, redraw, mark_of(x)).id

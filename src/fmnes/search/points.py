@@ -5,20 +5,20 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
-from fmnes.result import Vector
+from fmnes.result import Vector, X
 
 
-class Point(NamedTuple):
+class Point(NamedTuple, Generic[X]):
     """A point that needs a value, and the name to tell it by."""
 
     id: str
-    x: Any
+    x: X
     """Read-only. (d,); of named parameters {name: value}."""
 
 

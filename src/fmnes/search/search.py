@@ -6,7 +6,7 @@ Ask and tell, which change it, are in optimizer.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fmnes.arguments import check_memory, check_number, check_rng, names_options
 from fmnes.errors import FmnesError, SnapshotError
 from fmnes.parameters import Parameter
-from fmnes.result import Best, Result, Stop, StopReason, Vector, View
+from fmnes.result import Best, Result, Stop, StopReason, Vector, View, X, Xs
 from fmnes.search.ahead import Ahead, check_ahead
 from fmnes.search.covariance import shaped_by
 from fmnes.search.distribution import Distribution
@@ -39,7 +39,7 @@ MAX_COVARIANCE = 300
 LIMITS = ("target", "max_evaluations", "xtol", "ftol")
 
 
-class Search:
+class Search(Generic[X, Xs]):
     """The state of an `Optimizer`, which knows how to ask and tell."""
 
     @names_options
@@ -119,18 +119,18 @@ class Search:
         return self._start.x0
 
     @property
-    def start_point(self) -> Any:
+    def start_point(self) -> X:
         """The point nearest to it that may be evaluated."""
         return self._told(self._distribution.nearest(self._start.x0))
 
     @property
-    def best(self) -> Best:
+    def best(self) -> Best[X]:
         """The best point told so far, or known before."""
         return self._best if self.space is None else self.space.best(self._best)
 
-    def _told(self, x: Vector) -> Any:
+    def _told(self, x: Vector) -> X:
         """A point in the user's words."""
-        return x if self.space is None else self.space.named(x)
+        return cast(X, x if self.space is None else self.space.named(x))
 
     @property
     def sigma0(self) -> NDArray[Any]:
@@ -154,7 +154,7 @@ class Search:
             self._memory.add(x, value)
 
     @property
-    def mean(self) -> Any:
+    def mean(self) -> X:
         return self._told(self._distribution.mean)
 
     @property
@@ -166,11 +166,11 @@ class Search:
         """Of the points it samples, in the user's coordinates (logarithms where the scale is one). (d, d)"""
         return self._distribution.covariance
 
-    def view(self) -> View:
+    def view(self) -> View[X]:
         """The search as an observer sees it."""
         return self._view() if self.space is None else self.space.view(self._view())
 
-    def _view(self) -> View:
+    def _view(self) -> View[Any]:
         shape = self._distribution.shape
         return View(
             generation=self.generation,
@@ -201,12 +201,12 @@ class Search:
     def rng(self) -> np.random.Generator:
         return self._distribution.rng
 
-    def result(self, stop: Stop | None = None) -> Result:
+    def result(self, stop: Stop | None = None) -> Result[X]:
         """The result so far."""
         stop = stop or self.stop
         reason = stop.reason if stop else None
         settled = reason is not None and reason.converged and np.isfinite(self._best.fun)
-        result = Result(
+        result: Result[Any] = Result(
             x=None if self._best.x is None else self._best.x.copy(),
             fun=self._best.fun,
             success=bool(reason is StopReason.TARGET or (self.target is None and settled)),

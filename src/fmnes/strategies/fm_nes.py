@@ -366,11 +366,71 @@ class FMNES(EqualByContent):
 FMNES.__init__ = names_options(FMNES.__init__)  # type: ignore[method-assign]
 
 
-def AFMNES(**settings: Any) -> FMNES:
+@names_options
+def AFMNES(
+    *,
+    population_size: int | None = None,
+    rank_one: Literal["on-ridge", "always", "never"] = "on-ridge",
+    reset: bool = True,
+    ridge_threshold: float = 1.2,
+    refresh: int | None = None,
+    path_rate: Literal["tables", "printed"] = "tables",
+    alpha: Literal["tables", "public"] = "tables",
+    B0: ArrayLike | None = None,
+    shape_rate: Literal["published", "xnes"] = "xnes",
+    selection: Literal["published", "successes"] = "successes",
+    step_size: Literal["published", "path"] = "path",
+    population: Literal["published", "adaptive"] = "adaptive",
+    max_population_size: int | None = None,
+) -> FMNES:
     """Settings of adaptive FM-NES: the same rule, made for users' problems. λ₀ is `population_size`."""
-    return FMNES(**{**DEPARTURES, **settings})
+    return FMNES(
+        population_size=population_size,
+        rank_one=rank_one,
+        reset=reset,
+        ridge_threshold=ridge_threshold,
+        refresh=refresh,
+        path_rate=path_rate,
+        alpha=alpha,
+        B0=B0,
+        shape_rate=shape_rate,
+        selection=selection,
+        step_size=step_size,
+        population=population,
+        max_population_size=max_population_size,
+    )
 
 
-def DXNESIC(**settings: Any) -> FMNES:
+@names_options
+def DXNESIC(
+    *,
+    population_size: int | None = None,
+    rank_one: Literal["on-ridge", "always", "never"] = "never",
+    reset: bool = False,
+    ridge_threshold: float = 1.2,
+    refresh: int | None = None,
+    path_rate: Literal["tables", "printed"] = "tables",
+    alpha: Literal["tables", "public"] = "tables",
+    B0: ArrayLike | None = None,
+    shape_rate: Literal["published", "xnes"] = "published",
+    selection: Literal["published", "successes"] = "published",
+    step_size: Literal["published", "path"] = "published",
+    population: Literal["published", "adaptive"] = "published",
+    max_population_size: int | None = None,
+) -> FMNES:
     """Settings of DX-NES-IC: FM-NES without the rank-one update and without the reset."""
-    return FMNES(**{"rank_one": "never", "reset": False, **settings})
+    return FMNES(
+        population_size=population_size,
+        rank_one=rank_one,
+        reset=reset,
+        ridge_threshold=ridge_threshold,
+        refresh=refresh,
+        path_rate=path_rate,
+        alpha=alpha,
+        B0=B0,
+        shape_rate=shape_rate,
+        selection=selection,
+        step_size=step_size,
+        population=population,
+        max_population_size=max_population_size,
+    )

@@ -42,7 +42,8 @@ class Ending(NamedTuple):
 def settle(method: str) -> Any:
     """What `minimize` takes for a method of ours: its name, or the settings of `afm-nes/...`."""
     if method.startswith(WITHOUT):
-        return fmnes.AFMNES(**{method.removeprefix(WITHOUT): "published"})
+        settings: dict[str, Any] = {method.removeprefix(WITHOUT): "published"}
+        return fmnes.AFMNES(**settings)
     return method
 
 

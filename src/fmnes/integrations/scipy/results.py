@@ -47,9 +47,9 @@ class Watcher:
         return self.has_counted_out
 
     def _seen(self, view: View) -> OptimizeResult:
-        none = view.best.x is None
+        best = view.best.x
         return OptimizeResult(
-            x=self._free.x.copy() if none else self._free.whole(view.best.x),
+            x=self._free.x.copy() if best is None else self._free.whole(best),
             fun=view.best.fun,
             nit=self._generations,
             nfev=view.evaluations,
