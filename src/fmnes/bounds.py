@@ -24,11 +24,23 @@ WANTED = (
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Bounds of the coordinates: on each side a number for all of them, or one for each.
+    """Bounds of the coordinates: on each side one number for all of them, or one per coordinate.
 
-        fmnes.minimize(f, x0, sigma0, bounds=fmnes.Bounds([0.0, 2.0], [1.0, 10.0]))
+    Parameters
+    ----------
+    lower : float or array_like, optional
+        Lower bounds. None or -inf means no bound, for all coordinates or for one.
+    upper : float or array_like, optional
+        Upper bounds. None or inf means no bound, for all coordinates or for one.
 
-    None, -inf or inf is no bound, for all coordinates or for one: `Bounds(0.0)`, `Bounds(upper=[1.0, None])`.
+    Examples
+    --------
+    >>> import fmnes
+    >>> bounds = fmnes.Bounds([0.0, 2.0], [1.0, 10.0])
+    >>> fmnes.minimize(lambda x: float(x @ x), bounds=bounds, rng=1).x.round(3)
+    array([0., 2.])
+    >>> fmnes.Bounds(upper=[1.0, None])
+    Bounds(lower=None, upper=[1.0, None])
     """
 
     lower: Any = None

@@ -23,46 +23,146 @@ from collections.abc import Iterable
 
 
 class FmnesError(Exception):
-    """The root of our errors."""
+    """The base class of the exceptions of fmnes.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> try:
+    ...     fmnes.minimize(len, [1.0], -1)
+    ... except fmnes.FmnesError as error:
+    ...     print(type(error).__name__)
+    ArgumentError
+    """
 
 
 class ArgumentError(FmnesError, ValueError):
-    """An argument is wrong; nothing was evaluated and nothing has changed."""
+    """An argument is wrong. Nothing was evaluated and nothing has changed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> issubclass(fmnes.ArgumentError, ValueError)
+    True
+    """
 
 
 class UsageError(FmnesError, RuntimeError):
-    """The call is fine but comes at the wrong time; nothing has changed."""
+    """The call is valid but comes at the wrong time, such as `tell` before `ask`. Nothing has changed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> try:
+    ...     fmnes.Optimizer([1.0], 0.5).tell([1.0])
+    ... except fmnes.UsageError as error:
+    ...     print(str(error)[:4])
+    tell
+    """
 
 
 class ObjectiveError(FmnesError):
-    """The objective looks broken: going on would only spend the budget."""
+    """The objective looks broken: to continue would only spend the budget.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def broken(x):
+    ...     raise TypeError("a bug")
+    >>> try:
+    ...     fmnes.minimize(broken, [1.0, 2.0], 0.5, rng=1)
+    ... except fmnes.ObjectiveError:
+    ...     print("stopped in the first generation")
+    stopped in the first generation
+    """
 
 
 class SnapshotError(FmnesError):
-    """A saved file cannot be used: damaged, not ours, or written by a newer version."""
+    """A saved file cannot be used: damaged, of another program, or written by a newer version.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import fmnes
+    >>> path = os.path.join(tempfile.mkdtemp(), "search.npz")
+    >>> _ = open(path, "w").write("something else")
+    >>> try:
+    ...     fmnes.Optimizer.load(path)
+    ... except fmnes.SnapshotError:
+    ...     print("not a saved search")
+    not a saved search
+    """
 
 
 class RunError(FmnesError):
-    """A run directory cannot be used: in use, of another problem, or damaged."""
+    """A run directory cannot be used: in use, of another problem, or damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fmnes
+    >>> try:
+    ...     fmnes.read_run(tempfile.mkdtemp())
+    ... except fmnes.RunError:
+    ...     print("no run")
+    no run
+    """
 
 
 class StorageError(RunError):
-    """The disk does not take what was written; what was written before is safe."""
+    """The disk rejects what is written. What was written before is safe."""
 
 
 class MissingExtra(FmnesError, ImportError):
-    """An optional dependency is missing; the message names the extra that brings it."""
+    """An optional dependency is missing; the message names the extra that installs it.
+
+    Parameters
+    ----------
+    what : str
+        What needs it.
+    extra : str
+        The extra of the package `fmnes` that installs it.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> print(fmnes.MissingExtra("to_pandas", "data"))
+    to_pandas needs an optional dependency: pip install "fmnes[data]"
+    """
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f'{what} needs an optional dependency: pip install "fmnes[{extra}]"')
 
 
 class Infeasible(Exception):
-    """Raise this inside an objective: *this point is bad* (the mesh failed, the solver diverged)."""
+    """Raise this inside an objective if the point fails (the mesh failed, the solver diverged).
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def simulate(x):
+    ...     if x[0] < 0:
+    ...         raise fmnes.Infeasible("mesh failed")
+    ...     return float(x @ x)
+    >>> fmnes.minimize(simulate, [3.0, 2.0], 2.0, max_evaluations=100, rng=1).failures[0].reason
+    'mesh failed'
+    """
 
 
 class Lost(Exception):
-    """Raise this inside an objective: *the machine failed*; the point is unknown, try it again."""
+    """Raise this inside an objective if the machine fails: the point is evaluated again.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> licences = iter([False, True, True])
+    >>> def simulate(x):
+    ...     if not next(licences):
+    ...         raise fmnes.Lost("no licence")
+    ...     return float(x @ x)
+    >>> fmnes.minimize(simulate, [3.0, 2.0], 0.5, max_evaluations=2, rng=1).n_infeasible
+    0
+    """
 
 
 def nearest(found: str, known: Iterable[str]) -> str:

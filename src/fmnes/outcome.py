@@ -27,26 +27,39 @@ DETAIL_LIMIT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The fate of one evaluation, as plain data that can cross processes and go to disk."""
+    """What came of one evaluation, as plain data that can cross processes and go to disk.
+
+    Attributes
+    ----------
+    status : Literal["value", "infeasible", "lost"]
+        Whether it has a value, failed, or was lost.
+    value : float
+        The objective's value; +inf unless `status` is "value".
+    reason : str
+        The reason in the user's words if there are any: "mesh failed", "returned NaN", "ValueError: bad
+        input".
+    fault : str
+        What broke, if it was not the objective's own answer ("ValueError", "SIGSEGV", "timeout"). A whole
+        first generation with the same fault counts as a bug.
+    detail : str
+        The end of the traceback or of the program's error output.
+    seconds : float
+        How long the evaluation took; NaN if it was not measured.
+    remembered : bool
+        It comes from the log; the objective was not called.
+    outputs : dict[str, Any] | None
+        Further outputs beside the value, {name: number, str, True, False or None}; they are stored and do
+        not affect the search. None if there are none.
+    """
 
     status: Literal["value", "infeasible", "lost"]
     value: float = math.inf
-    """The objective's value; +inf unless `status` is "value"."""
     reason: str = ""
-    """In the user's words where there are any: "mesh failed", "returned NaN", "ValueError: bad input"."""
     fault: str = ""
-    """A name for what broke when it was not the objective's own answer ("ValueError", "SIGSEGV", "timeout").
-    A whole first generation with one and the same fault is taken for a bug."""
     detail: str = ""
-    """The tail of the traceback or of the program's error output."""
     seconds: float = field(default=math.nan, compare=False)
-    """How long the evaluation took; NaN where nobody has measured it."""
     remembered: bool = field(default=False, compare=False)
-    """It comes from the log: nothing was run for it now."""
     outputs: dict[str, Any] | None = None
-    """Further outputs beside the value, {name: number, text, True, False or None}; they are kept and not
-    searched by. None: there are none. (A violation of constraints would be a field of its own here, which
-    goes the way of `outputs`: `storage/rows.py` keeps both in one table.)"""
 
 
 #: The reason of a value that would be the best of all, and is more likely a logarithm of zero.

@@ -39,16 +39,36 @@ class Parameter:
 class Real(Parameter):
     """A parameter that takes real numbers, in the user's units.
 
-        fmnes.Real(0.1, 10, log=True)                 # between them; start and sigma follow
-        fmnes.Real(start=3.0, sigma=0.5)              # no bounds
-        fmnes.Real(lower=0, start=1.0, sigma=0.2)     # one bound
+    Parameters
+    ----------
+    lower : float, optional
+        Lower bound, which may be reached; None for none.
+    upper : float, optional
+        Upper bound, which may be reached; None for none.
+    start : float, optional
+        Where to begin; by default the middle (on a log scale the geometric mean).
+    sigma : float, optional
+        First step size, about the distance to the best value; on a log scale a factor above 1. By default a
+        quarter of the range, less if there are more than ten parameters.
+    log : bool, optional
+        Search on a log scale, for values that are positive and may vary by a factor of ten or more.
+    multiple_of : float, optional
+        Use only multiples of this number, such as 0.25.
 
-    lower, upper: bounds, which may be reached; None for none.
-    start: where to begin; by default the middle (on a log scale the geometric one).
-    sigma: how far to look at first, about the distance to the best value; on a log scale a factor above 1. By
-        default a quarter of the range, less where there are more than ten parameters.
-    log: search by orders of magnitude; for what is positive and may vary by a factor of ten or more.
-    multiple_of: only multiples of this number, such as 0.25.
+    Raises
+    ------
+    ArgumentError
+        The numbers do not fit together, or `start` and `sigma` are missing without finite bounds.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.Real(0.1, 10, log=True)  # start and sigma follow from the bounds
+    Real(0.1, 10.0, log=True)
+    >>> fmnes.Real(start=3.0, sigma=0.5)  # no bounds
+    Real(start=3.0, sigma=0.5)
+    >>> fmnes.Real(lower=0, start=1.0, sigma=0.2)  # one bound
+    Real(0.0, start=1.0, sigma=0.2)
     """
 
     lower: float | None = None
@@ -76,7 +96,30 @@ class Real(Parameter):
 
 @dataclass(frozen=True, repr=False)
 class Integer(Parameter):
-    """A parameter that takes whole numbers; lower, upper, start and sigma as of `fmnes.Real`."""
+    """A parameter that takes whole numbers.
+
+    Parameters
+    ----------
+    lower : int, optional
+        Lower bound, which may be reached; None for none.
+    upper : int, optional
+        Upper bound, which may be reached; None for none.
+    start : int, optional
+        Where to begin; by default the middle.
+    sigma : float, optional
+        First step size; by default as in `fmnes.Real`.
+
+    Raises
+    ------
+    ArgumentError
+        The numbers are not whole, or do not fit together.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.Integer(1, 12, start=4)
+    Integer(1, 12, start=4)
+    """
 
     lower: int | None = None
     upper: int | None = None

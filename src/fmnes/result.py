@@ -32,7 +32,16 @@ Named: TypeAlias = dict[str, float | int]
 
 
 class StopReason(enum.Enum):
-    """Why a run ended. The value says it in words; `Result.message` adds the numbers."""
+    """Why a run ended. The value is a description; `Result.message` adds the numbers.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.StopReason.TARGET.value
+    'the target was reached'
+    >>> fmnes.StopReason["XTOL"].converged
+    True
+    """
 
     TARGET = "the target was reached"
     MAX_EVALUATIONS = "the evaluation budget is spent"
@@ -53,12 +62,12 @@ class StopReason(enum.Enum):
 
     @property
     def converged(self) -> bool:
-        """True for the endings that mean the search has settled."""
+        """Whether the search has settled: XTOL, FTOL or REPEATED."""
         return self in (StopReason.XTOL, StopReason.FTOL, StopReason.REPEATED)
 
     @property
     def restartable(self) -> bool:
-        """True where a fresh run with a larger population may do better."""
+        """Whether a new search with a larger population may do better."""
         return self in _RESTARTABLE
 
 
@@ -78,25 +87,42 @@ _RESTARTABLE = frozenset(
 
 
 class Stop(NamedTuple):
-    """A stop reason with its numbers."""
+    """A stop reason with its numbers.
+
+    Attributes
+    ----------
+    reason : StopReason
+        Why the search ended.
+    numbers : str
+        The numbers that led to it; may be empty.
+    """
 
     reason: StopReason
     numbers: str = ""
 
     @property
     def message(self) -> str:
+        """The reason in words, with the numbers."""
         return f"{self.reason.value} ({self.numbers})" if self.numbers else self.reason.value
 
 
 class Best(NamedTuple, Generic[X]):
-    """The best feasible point seen so far; `x` is None and `fun` +inf while there is none."""
+    """The best feasible point seen so far; `x` is None and `fun` +inf while there is none.
+
+    Attributes
+    ----------
+    x : X | None
+        The point, (d,); with named parameters {name: value}.
+    fun : float
+        Its value.
+    evaluation : int
+        Which evaluation it was, counted from 1; 0 while there is none, and for a point that was known
+        before.
+    """
 
     x: X | None
-    """(d,); of named parameters {name: value}."""
     fun: float
-    """Its value."""
     evaluation: int
-    """Which evaluation it was, counted from 1; 0 while there is none, and for one that was known before."""
 
     def __eq__(self, other: object) -> bool:
         return same(tuple(self), tuple(other)) if isinstance(other, tuple) else NotImplemented
@@ -110,138 +136,233 @@ class Best(NamedTuple, Generic[X]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View(EqualByValue, Generic[X]):
-    """One generation as an observer sees it (callbacks, history, progress, stop rules). Read only."""
+    """One generation as an observer sees it (callbacks, history, progress, stop rules). Read only.
+
+    Attributes
+    ----------
+    generation : int
+        Complete generations of this search; a restart counts from 0 again.
+    evaluations : int
+        Evaluations so far, of all searches together; failed ones included.
+    population_size : int
+        Points of the next generation.
+    mean : X
+        Mean of the points it samples, (d,); with named parameters {name: value}.
+    sigma : float
+        The step size in the search's own numbers. These are the numbers of x, except on log scales, with
+        mapped bounds, and if sigma0 has one number per coordinate, whose geometric mean is the first step
+        size.
+    axis_lengths : ndarray
+        Standard deviations along the distribution's axes, divided by sigma; not sorted. (d,)
+    phase : str
+        "movement", "stagnation" or "convergence"; empty for strategies without phases.
+    feasible_share : float
+        The share of the last complete generation's points that has a value; NaN before the first. A point
+        outside the bounds has none (`bounds_as="failure"`), although it cost no evaluation.
+    generation_best : float
+        Best value of the last complete generation; +inf if it had none.
+    best : Best[X]
+        The best of all searches so far.
+    restart : int
+        Number of earlier searches: restarts and second looks.
+    n_repeated : int
+        Points so far that were known already, and were not evaluated again.
+    n_infeasible : int
+        Evaluations so far that failed (points outside the bounds cost none and are not counted).
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def watch(view):
+    ...     return view.best.fun < 1e-3  # True stops the run
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, callback=watch, rng=1)
+    >>> result.stop_reason.name
+    'CALLBACK'
+    """
 
     generation: int
-    """Complete generations of this search; of a restart counted anew."""
     evaluations: int
-    """Evaluations so far, of all searches together; failed ones included."""
     population_size: int
-    """Points of the next generation."""
     mean: X
-    """Of the points it samples. (d,); of named parameters {name: value}."""
     sigma: float
-    """The step size, in the search's own numbers: those of x, but for log scales, for bounds that are mapped,
-    and for a sigma0 that has one for each coordinate, whose geometric mean it began with."""
     axis_lengths: Vector
-    """Standard deviations along the distribution's axes, divided by sigma; not sorted. (d,)"""
     phase: str
-    """"movement", "stagnation" or "convergence"; empty for strategies without phases."""
     feasible_share: float
-    """Of the last complete generation's points, the share that has a value; NaN before the first. A point
-    outside the bounds has none (`bounds_as="failure"`), though it cost no evaluation."""
     generation_best: float
-    """Best value of the last complete generation; +inf if it had none."""
     best: Best[X]
-    """The best of all searches so far."""
     restart: int = 0
-    """Searches before this one: restarts and second looks."""
     n_repeated: int = 0
-    """Points so far that were known already, and not evaluated again."""
     n_infeasible: int = 0
-    """Evaluations so far that failed (points outside the bounds cost none and are not counted)."""
 
 
 class Columns(TypedDict, total=False):
-    """The columns of `Result.history`: arrays of one entry for each generation. They are those of `View`."""
+    """The columns of `Result.history`: arrays with one entry per generation, named as in `View`.
+
+    Attributes
+    ----------
+    restart : ndarray of int
+        Number of earlier searches: restarts and second looks.
+    generation : ndarray of int
+        Complete generations of this search, counted from 1.
+    evaluations : ndarray of int
+        Evaluations so far, of all searches together; failed ones included.
+    best : ndarray
+        Best value so far; +inf while there is none.
+    generation_best : ndarray
+        Best value of this generation; +inf if it had none.
+    sigma : ndarray
+        The step size after it, in the search's own numbers.
+    longest_axis : ndarray
+        The largest of the distribution's standard deviations, divided by sigma.
+    shortest_axis : ndarray
+        The smallest of them.
+    feasible_share : ndarray
+        The share of this generation's points that has a value. A point outside the bounds has none
+        (`bounds_as="failure"`), although it cost no evaluation.
+    seconds : ndarray
+        Time since the run began; time before a resume does not count.
+    """
 
     restart: NDArray[np.int64]
-    """Searches before this one: restarts and second looks."""
     generation: NDArray[np.int64]
-    """Complete generations of this search, counted from 1."""
     evaluations: NDArray[np.int64]
-    """Evaluations so far, of all searches together; failed ones included."""
     best: NDArray[np.float64]
-    """Best value so far; +inf while there is none."""
     generation_best: NDArray[np.float64]
-    """Best value of this generation; +inf if it had none."""
     sigma: NDArray[np.float64]
-    """The step size after it, in the search's own numbers."""
     longest_axis: NDArray[np.float64]
-    """The largest of the distribution's standard deviations, divided by sigma."""
     shortest_axis: NDArray[np.float64]
-    """The smallest of them."""
     feasible_share: NDArray[np.float64]
-    """Of this generation's points, the share that has a value. A point outside the bounds has none
-    (`bounds_as="failure"`), though it cost no evaluation."""
     seconds: NDArray[np.float64]
-    """Time since the run began; what passed before it was resumed does not count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Failure(EqualByValue):
-    """All failed evaluations that share one reason."""
+    """All failed evaluations that share one reason.
+
+    Attributes
+    ----------
+    reason : str
+        The message of the objective or of the program, or a description such as "returned NaN".
+    count : int
+        The number of evaluations.
+    x : ndarray
+        The first points that failed for this reason, oldest first; fewer if there are many or long ones.
+        In the user's units, named parameters in their order. (≤ 100, d)
+    detail : str
+        The end of the first one's traceback or error output.
+    directory : str | None
+        Where a program's files of such a failure are kept; only `fmnes.read_run` fills it in.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def simulate(x):
+    ...     if x[0] < 0:
+    ...         raise fmnes.Infeasible("mesh failed")
+    ...     return float(x @ x)
+    >>> result = fmnes.minimize(simulate, [3.0, 2.0], 2.0, max_evaluations=100, rng=1)
+    >>> result.failures[0].reason
+    'mesh failed'
+    """
 
     reason: str
-    """What the objective or the program said, or we of it."""
     count: int
-    """How many."""
     x: NDArray[np.float64]
-    """The first points that failed so, oldest first; fewer where there are many or long ones. In the user's
-    units, named parameters in their order. (≤ 100, d)"""
     detail: str
-    """The first one's traceback or error output, its tail."""
     directory: str | None = None
-    """Where a program's files of such a failure can be looked at; only `fmnes.read_run` knows it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Result(EqualByValue, Generic[X]):
-    """What `minimize` returns. The names are those of SciPy's OptimizeResult where it has them.
+    """What `minimize` returns. Names that SciPy's OptimizeResult has mean the same here.
 
-    Results are equal where all that they hold is, but for the seconds it took: the same seed gives an equal
-    result.
+    Two results compare equal if all fields except the timings are equal: the same seed gives an equal result.
+
+    Attributes
+    ----------
+    x : X
+        Best feasible point, (d,); with named parameters {name: value}. It is None if no evaluation
+        succeeded (`fun` is +inf then); the type does not say so.
+    fun : float
+        Its value; +inf if there was none.
+    success : bool
+        The target was reached or, without a target, the search converged to a finite value; where points
+        fail, a second look found nothing better.
+    stop_reason : StopReason | None
+        Why it ended; None for an `Optimizer` that may continue.
+    message : str
+        The same in words, with the numbers.
+    nfev : int
+        Evaluations spent, failed ones included, up to and including the first that reached the target.
+    nit : int
+        Complete generations.
+    n_infeasible : int
+        Evaluations that failed (points outside the bounds cost none and are not counted).
+    x_mean : X
+        Mean of the final search distribution, as `x`; often the better answer if the objective is noisy.
+    seed : int | None
+        The seed that repeats this run; None if a Generator was passed in.
+    failures : list[Failure]
+        Why evaluations failed, the most frequent reason first.
+    history : ndarrays
+        One array per column (see `fmnes.result.Columns`), one entry per generation:
+        pandas.DataFrame(result.history) reads it. Above 32,768 generations every second one is kept, then
+        every fourth, and so on, and always the last. Empty for an `Optimizer`.
+    second_looks : int
+        How often the run searched again from where it had converged; the message says what that found.
+    covariance : ndarray | None
+        Covariance of the final search distribution, for a warm start; None above 300 coordinates. (d, d)
+    sigma0 : float
+        The step size the search began with, for a warm start.
+    n_repeated : int
+        Points that were known already, and were not evaluated again: they cost nothing and are not in
+        `nfev`. Only if every coordinate is discrete.
+    parameters : dict[str, Any] | None
+        The named parameters, {name: fmnes.Real or fmnes.Integer}; None with arrays.
+    evaluations : Evaluations | None
+        Every evaluation, as a table, if `keep_evaluations` asked for it.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, target=1e-6, rng=1)
+    >>> result.success, result.stop_reason.name
+    (True, 'TARGET')
     """
 
     x: X
-    """Best feasible point seen; None if there was none. (d,); of named parameters {name: value}."""
     fun: float
-    """Its value; +inf if there was none."""
     success: bool
-    """The target was reached or, without a target, the search converged to a finite value; where points fail,
-    a second look has found nothing better."""
     stop_reason: StopReason | None
-    """Why it ended; None of an `Optimizer` that may go on."""
     message: str
-    """The same in words, with the numbers."""
     nfev: int
-    """Evaluations spent, failed ones included, up to and including the first that reached the target."""
     nit: int
-    """Complete generations."""
     n_infeasible: int
-    """Evaluations that failed (points outside the bounds cost none and are not counted)."""
     x_mean: X
-    """Mean of the final search distribution, as `x`; often the better answer when the objective is noisy."""
     seed: int | None
-    """The seed that repeats this run; None if a Generator was passed in."""
     failures: list[Failure] = field(default_factory=list)
-    """Why evaluations failed, the most frequent reason first."""
     history: Columns = field(default_factory=Columns)
-    """One array per column (`fmnes.result.Columns` says what they hold), one entry per generation:
-    pandas.DataFrame(result.history) reads it. Of more than 32,768 generations every second one is kept, then
-    every fourth, … and always the last. Empty of an `Optimizer`."""
     second_looks: int = 0
-    """How often the run looked again from where it had converged; the message says what that found."""
     covariance: NDArray[np.float64] | None = None
-    """Of the final search distribution, for a warm start; None beyond 300 coordinates. (d, d)"""
     sigma0: float = np.nan
-    """The step size the search began with, for a warm start."""
     n_repeated: int = 0
-    """Points that were known already, and not evaluated again: they cost nothing and are not in `nfev`. Only
-    where every coordinate is discrete."""
     parameters: dict[str, Any] | None = None
-    """The named parameters, {name: fmnes.Real or fmnes.Integer}; None of arrays."""
     evaluations: Evaluations | None = field(default=None, repr=False, compare=False)
-    """Every evaluation, as a table, if `keep_evaluations` asked for it."""
 
     @property
     def vector(self) -> Vector | None:
-        """The numbers of `x` in the user's units, named or not. (d,)"""
+        """The numbers of `x` in the user's units, with names or without, (d,); None if there is no point."""
         x: Any = self.x
         return np.array(list(x.values()), dtype=float) if isinstance(x, dict) else x
 
     def as_json(self) -> dict[str, Any]:
-        """The result as JSON data: without the history, and without NaN or infinity."""
+        """Return the result as JSON data: without the history, and without NaN or infinity.
+
+        Returns
+        -------
+        dict
+            Plain data that `json.dumps` accepts.
+        """
         return {
             "x": _plain(self.x),
             "fun": None if self.x is None else self.fun,

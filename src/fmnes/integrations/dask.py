@@ -16,11 +16,33 @@ _LOOK_SECONDS = 0.05
 
 
 def executor(cluster: Any, **options: Any) -> DaskExecutor:
-    """An executor for `minimize` and `resume`. Each evaluation is isolated and timed in a Dask worker.
+    """Return an executor for `minimize` and `resume` that evaluates on a Dask cluster.
 
-    cluster: a `distributed.Client`, the address of a scheduler, or a cluster such as dask-jobqueue's
-        `SLURMCluster`.
-    options: those of `Client.get_executor`, such as resources={"GPU": 1}.
+    Each evaluation is isolated and timed in a Dask worker.
+
+    Parameters
+    ----------
+    cluster : distributed.Client or str or cluster
+        A client, the address of a scheduler, or a cluster such as dask-jobqueue's `SLURMCluster`.
+    **options
+        Options of `Client.get_executor`, such as resources={"GPU": 1}.
+
+    Returns
+    -------
+    DaskExecutor
+        For `executor=`.
+
+    Raises
+    ------
+    MissingExtra
+        Dask is not installed.
+    ArgumentError
+        `cluster` is not one.
+
+    Examples
+    --------
+    >>> from fmnes.integrations import dask
+    >>> fmnes.minimize(simulate, x0, sigma0, executor=dask.executor(client))  # doctest: +SKIP
     """
     try:
         from distributed import Client
@@ -36,6 +58,8 @@ def executor(cluster: Any, **options: Any) -> DaskExecutor:
 
 
 class DaskExecutor(Executor):
+    """Evaluations in the workers of a Dask cluster; made by `executor`."""
+
     isolates = True
 
     def __init__(self, client: Any, options: dict[str, Any], *, owns_client: bool = False) -> None:

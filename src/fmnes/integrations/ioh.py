@@ -36,21 +36,39 @@ _PER_DIMENSION = 10_000
 
 
 class Algorithm:
-    """Call it with a problem of IOHexperimenter, or give it to `ioh.Experiment`.
+    """An algorithm for IOHexperimenter: call it with a problem, or pass it to `ioh.Experiment`.
 
-    A problem that maximises is minimised with the other sign. Where a constraint that the problem enforces is
-    violated, the evaluation has failed, whatever value it is given; so it has where the value is NaN or the
-    function raises. Points are inside the bounds, and whole numbers where the problem wants them.
+    A problem that is to be maximised is minimised with the opposite sign. If a constraint that the problem
+    enforces is violated, the evaluation has failed, whatever its value; it also has failed if the value is
+    NaN or the function raises. Points are inside the bounds, and whole numbers if the problem requires them.
 
-    Args:
-        method: as in `fmnes.minimize`.
-        max_evaluations: of one run; by default 10,000 for each dimension.
-        precision: a run ends as soon as it is so near to the problem's optimum, if that is known.
-        rng: a seed. Each problem, instance, dimension and repetition has a seed of its own from it, which is
-            the same whatever else is run.
-        options: others of `fmnes.minimize`, such as restarts or population_size. x0 is by default anywhere in
-            the bounds, and sigma0 a quarter of their width (less in more than ten dimensions). A target is in
-            the problem's own numbers.
+    Parameters
+    ----------
+    method : str or Strategy or Resampling, optional
+        As in `fmnes.minimize`.
+    max_evaluations : int, optional
+        Budget of one run; by default 10,000 for each dimension.
+    precision : float, optional
+        A run ends as soon as its value is this near to the problem's optimum, if that is known.
+    rng : int or numpy.random.Generator, optional
+        A seed. Each problem, instance, dimension and repetition has its own seed, derived from it.
+    **options
+        Other options of `fmnes.minimize`, such as restarts or population_size. By default x0 is uniform
+        inside the bounds, and sigma0 a quarter of their width (less in more than ten dimensions). A target is
+        in the problem's own numbers.
+
+    Raises
+    ------
+    ArgumentError
+        An option is unknown, or an argument is wrong.
+
+    Examples
+    --------
+    >>> import ioh
+    >>> from fmnes.integrations.ioh import Algorithm
+    >>> problem = ioh.get_problem("Sphere", instance=1, dimension=2, problem_class=ioh.ProblemClass.BBOB)
+    >>> Algorithm(max_evaluations=2000, rng=1)(problem).success
+    True
     """
 
     def __init__(
@@ -87,7 +105,18 @@ class Algorithm:
         return f"fmnes {self._name}"
 
     def __call__(self, problem: Any) -> Result:
-        """One run. Its value is the problem's, with the other sign where that maximises."""
+        """Run once on a problem.
+
+        Parameters
+        ----------
+        problem : ioh problem
+            The problem.
+
+        Returns
+        -------
+        Result
+            Values have the opposite sign if the problem is to be maximised.
+        """
         try:
             meta, d = problem.meta_data, problem.meta_data.n_variables
             whole = isinstance(problem, ioh.problem.IntegerSingleObjective)

@@ -14,10 +14,32 @@ _IDLE_SECONDS = 300
 
 
 def executor(n_jobs: int = -1) -> JoblibExecutor:
-    """An executor for `minimize` and `resume`: `n_jobs` processes, as joblib counts them (-1: all cores).
+    """Return an executor for `minimize` and `resume` that evaluates in joblib's worker processes.
 
-    They are those that `joblib.Parallel` uses in this process, too. When one of them dies, joblib ends them
-    all; what was running is made again in new ones.
+    They are those that `joblib.Parallel` uses in this process, too. If one of them dies, joblib ends all of
+    them; the evaluations in progress are repeated in new ones.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Number of processes, as joblib counts them (-1: all cores).
+
+    Returns
+    -------
+    JoblibExecutor
+        For `executor=`.
+
+    Raises
+    ------
+    MissingExtra
+        joblib is not installed.
+    ArgumentError
+        `n_jobs` is not a whole number, or 0.
+
+    Examples
+    --------
+    >>> from fmnes.integrations import joblib
+    >>> fmnes.minimize(simulate, x0, sigma0, executor=joblib.executor(8))  # doctest: +SKIP
     """
     try:
         import joblib
@@ -29,6 +51,8 @@ def executor(n_jobs: int = -1) -> JoblibExecutor:
 
 
 class JoblibExecutor(Executor):
+    """Evaluations in joblib's worker processes; made by `executor`."""
+
     isolates = True
 
     def __init__(self, n_jobs: int) -> None:

@@ -16,10 +16,33 @@ from fmnes.errors import ArgumentError, MissingExtra
 
 
 def executor(pool: Any = None, **options: Any) -> MPIExecutor:
-    """An executor for `minimize` and `resume`. Each evaluation is isolated and timed in its MPI process.
+    """Return an executor for `minimize` and `resume` that evaluates in the processes of an MPI job.
 
-    pool: a pool of `mpi4py.futures`, such as what `MPICommExecutor` gives; by default an `MPIPoolExecutor`
-        of these options, such as max_workers=16.
+    Each evaluation is isolated and timed in its MPI process.
+
+    Parameters
+    ----------
+    pool : mpi4py.futures.MPIPoolExecutor, optional
+        A pool, such as what `MPICommExecutor` gives; by default an `MPIPoolExecutor` with these options.
+    **options
+        Options of `MPIPoolExecutor`, such as max_workers=16.
+
+    Returns
+    -------
+    MPIExecutor
+        For `executor=`.
+
+    Raises
+    ------
+    MissingExtra
+        mpi4py is not installed.
+    ArgumentError
+        `pool` is not one.
+
+    Examples
+    --------
+    >>> from fmnes.integrations import mpi
+    >>> fmnes.minimize(simulate, x0, sigma0, executor=mpi.executor())  # doctest: +SKIP
     """
     try:
         from mpi4py import futures
@@ -33,6 +56,8 @@ def executor(pool: Any = None, **options: Any) -> MPIExecutor:
 
 
 class MPIExecutor(Executor):
+    """Evaluations in the processes of an MPI job; made by `executor`."""
+
     isolates = True
 
     def __init__(self, pool: Any, *, owns_pool: bool = False) -> None:

@@ -11,10 +11,32 @@ from fmnes.evaluation.executors import Linked
 
 
 def executor(**options: Any) -> RayExecutor:
-    """An executor for `minimize` and `resume`. Each evaluation is isolated and timed in a Ray worker.
+    """Return an executor for `minimize` and `resume` that evaluates on a Ray cluster.
 
-    It is the Ray of `ray.init(...)`; without that, Ray looks for a cluster or starts one on this machine.
-    options: those of `ray.remote` for one evaluation, such as num_cpus=4 or resources={"licence": 1}.
+    Each evaluation is isolated and timed in a Ray worker. The Ray of `ray.init(...)` is used; without that,
+    Ray looks for a cluster or starts one on this machine.
+
+    Parameters
+    ----------
+    **options
+        Options of `ray.remote` for one evaluation, such as num_cpus=4 or resources={"licence": 1}.
+
+    Returns
+    -------
+    RayExecutor
+        For `executor=`.
+
+    Raises
+    ------
+    MissingExtra
+        Ray is not installed.
+    ArgumentError
+        `max_retries` is given.
+
+    Examples
+    --------
+    >>> from fmnes.integrations import ray
+    >>> fmnes.minimize(simulate, x0, sigma0, executor=ray.executor(num_cpus=4))  # doctest: +SKIP
     """
     try:
         import ray
@@ -30,6 +52,8 @@ def executor(**options: Any) -> RayExecutor:
 
 
 class RayExecutor(Executor):
+    """Evaluations in the workers of a Ray cluster; made by `executor`."""
+
     isolates = True
 
     def __init__(self, options: dict[str, Any]) -> None:

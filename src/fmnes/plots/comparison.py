@@ -30,10 +30,34 @@ _LINES = ("-", "--", "-.", ":")
 def compare(
     *runs: Source | Sequence[Source] | Mapping[str, Source], labels: Sequence[str] | None = None
 ) -> Figure:
-    """The best value so far of several runs, over the evaluations.
+    """Plot the best value so far of several runs over the evaluations.
 
-    runs: one after another, a list of them, or {label: run}.
-    labels: as many; otherwise the names of the run directories, and "run 1", "run 2", … of results.
+    Parameters
+    ----------
+    *runs : Result, path or Run, or a sequence or dict of these
+        One after another, a list of them, or {label: run}.
+    labels : sequence of str, optional
+        One per run; by default the names of the run directories, and "run 1", "run 2", … for results.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    ArgumentError
+        There is no run, or the number of labels differs.
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def f(x):
+    ...     return float(x @ x)
+    >>> runs = {name: fmnes.minimize(f, [3.0, 2.0], 0.5, method=name, rng=1) for name in ("fm-nes", "xnes")}
+    >>> figure = fmnes.plots.compare(runs)
     """
     listed, labels = _listed(runs, labels)
     given = [read(run, f"run {i + 1}") for i, run in enumerate(listed)]

@@ -15,9 +15,30 @@ if TYPE_CHECKING:
 
 
 def convergence(run: Source) -> Figure:
-    """Every evaluation, the best so far as a line, and what failed as ticks on top.
+    """Plot every evaluation, the best value so far as a line, and failed evaluations as ticks on top.
 
-    Of a result without its evaluations the dots are the best of each generation.
+    Without stored evaluations, the dots of a result are the best values of the generations.
+
+    Parameters
+    ----------
+    run : Result, path or Run
+        The result of `minimize`, a run directory, or what `fmnes.read_run` returned.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1)
+    >>> figure = fmnes.plots.convergence(result)
     """
     given = read(run)
     figure = drawing.blank(8, 4.5)
@@ -64,7 +85,29 @@ def convergence(run: Source) -> Figure:
 
 
 def distribution(run: Source) -> Figure:
-    """The step size, and the longest and the shortest axis of the distribution the points are drawn from."""
+    """Plot the step size, and the longest and shortest axis of the search distribution.
+
+    Parameters
+    ----------
+    run : Result, path or Run
+        The result of `minimize`, a run directory, or what `fmnes.read_run` returned.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1)
+    >>> figure = fmnes.plots.distribution(result)
+    """
     given = read(run)
     figure = drawing.blank(8, 4.5)
     history = given.history

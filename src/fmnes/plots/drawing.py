@@ -175,9 +175,33 @@ def broken(columns: Iterable[Any], parts: NDArray[np.int64]) -> list[NDArray[np.
 
 
 def as_svg(figure: Figure) -> str:
-    """The figure as an SVG element, to be put into a page: the same figure gives the same text.
+    """Return a figure as an SVG element for a web page: the same figure gives the same text.
 
-    Its words are text, not outlines. What is drawn has a class: "evaluations", "failed", "best".
+    Labels are text, not outlines. Parts of the plot have a class: "evaluations", "failed", "best".
+
+    Parameters
+    ----------
+    figure : matplotlib.figure.Figure
+        The figure.
+
+    Returns
+    -------
+    str
+        The SVG element.
+
+    Raises
+    ------
+    ArgumentError
+        `figure` is not a Figure of matplotlib.
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1)
+    >>> fmnes.plots.as_svg(fmnes.plots.convergence(result)).startswith("<svg")
+    True
     """
     matplotlib = _matplotlib()
     if not isinstance(figure, matplotlib.figure.Figure):

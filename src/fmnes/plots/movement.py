@@ -32,7 +32,32 @@ class _Generations(NamedTuple):
 
 
 def parameters(run: Source) -> Figure:
-    """The mean of each generation's points, plus and minus their standard deviation, and the best point."""
+    """Plot the mean of each generation's points with their standard deviation, and the best point.
+
+    Parameters
+    ----------
+    run : Result, path or Run
+        The result of `minimize(..., keep_evaluations=True)`, a run directory, or what `fmnes.read_run`
+        returned.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    ArgumentError
+        The result has no evaluations.
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1, keep_evaluations=True)
+    >>> figure = fmnes.plots.parameters(result)
+    """
     given, table = with_evaluations(run)
     if not table.points or not len(table):
         return drawing.note(drawing.blank(8, 4.5), unknown(len(table)))

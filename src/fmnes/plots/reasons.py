@@ -32,7 +32,32 @@ _OTHER = ("#bbbbbb", "")
 
 
 def failures(run: Source) -> Figure:
-    """The share of evaluations that failed, over time, by reason: the most frequent by name, then "other"."""
+    """Plot the share of failed evaluations over time by reason: the most frequent by name, then "other".
+
+    Parameters
+    ----------
+    run : Result, path or Run
+        The result of `minimize(..., keep_evaluations=True)`, a run directory, or what `fmnes.read_run`
+        returned.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    ArgumentError
+        The result has no evaluations.
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1, keep_evaluations=True)
+    >>> figure = fmnes.plots.failures(result)
+    """
     _, table = with_evaluations(run)
     count, failed = len(table), int(table.failed.sum())
     if not failed:

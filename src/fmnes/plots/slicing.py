@@ -33,10 +33,34 @@ class _Marks(NamedTuple):
 
 
 def slices(run: Source) -> Figure:
-    """Each evaluation's value against each parameter, and each pair of parameters, with what failed.
+    """Plot the values against each parameter, and the points of each pair of parameters, with failures.
 
-    Of many parameters: those that tell failed points from good ones best or, where they cannot, on which the
-    value depends most.
+    With many parameters: those that separate failed points from good ones best or, if none does, those on
+    which the value depends most.
+
+    Parameters
+    ----------
+    run : Result, path or Run
+        The result of `minimize(..., keep_evaluations=True)`, a run directory, or what `fmnes.read_run`
+        returned.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    ArgumentError
+        The result has no evaluations.
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1, keep_evaluations=True)
+    >>> figure = fmnes.plots.slices(result)
     """
     given, table = with_evaluations(run)
     if not table.points or not len(table):

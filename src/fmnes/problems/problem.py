@@ -28,11 +28,30 @@ _ROTATED = "rotated-"
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A function to minimise, where to start and what there is to find.
+    """A function to minimise, where to start, and its optimum.
 
     `fun` and `is_feasible` take one point (d,) or a batch (n, d) and return a scalar or (n,). They take
-    lists, NumPy arrays and JAX arrays, the latter also under `jit` and `vmap`, and can be pickled. `fun` is
-    +inf where `is_feasible` is false. A point has the same value in every NumPy batch.
+    lists, NumPy arrays and JAX arrays, the latter also under `jit` and `vmap`, and can be pickled. A point
+    has the same value in every NumPy batch.
+
+    Attributes
+    ----------
+    name : str
+        The name that `get` takes.
+    d : int
+        Number of coordinates.
+    fun : Callable[[ndarray], ndarray]
+        The objective; +inf if `is_feasible` is false.
+    x0 : ndarray
+        The mean to start from, (d,), read-only and feasible.
+    sigma0 : float
+        The standard deviation to start from.
+    optimum : ndarray
+        The optimum, (d,), read-only and feasible.
+    minimum : float
+        The value at the optimum.
+    is_feasible : Callable[[ndarray], ndarray]
+        Whether a point is feasible.
     """
 
     name: str
@@ -46,12 +65,27 @@ class Problem:
 
 
 def names() -> list[str]:
-    """Every name that `get` takes."""
+    """Return every name that `get` takes.
+
+    Returns
+    -------
+    list of str
+        The names.
+
+    Examples
+    --------
+    >>> from fmnes import problems
+    >>> "ic-sphere" in problems.names()
+    True
+    """
     return [*_BUILDERS, *(_ROTATED + name for name in _BUILDERS)]
 
 
 def get(name: str, d: int = 40, **parameters: Any) -> Problem:
-    """The problem called `name` in d dimensions; its minimum is 0. A bold number is a vector of it.
+    """Return a test problem in d dimensions; its minimum is 0.
+
+    In the table, a bold number is a vector of it. The first four rows are Table I of the paper; the boundary
+    is feasible.
 
     ======================== ============================== ============== ======= ==== ======
     name                     objective                      feasible       optimum x0   sigma0
@@ -67,24 +101,42 @@ def get(name: str, d: int = 40, **parameters: Any) -> Problem:
                              + Σ_{i>active} (x_i + 1)²      i <= active    −1
     ======================== ============================== ============== ======= ==== ======
 
-    The first four rows are Table I of the paper; the boundary is feasible.
+    The objective of shifted-sphere-active equals Σ (x_i + 1)² − active: a sphere around −1, whose centre the
+    active constraints cut off. The optimum lies on the boundary, and the slope of the objective is not 0
+    there. In the ic- problems the optimum is on the boundary too, but it would be the same without the
+    constraints.
 
-    `coefficient` (cigar, ic-cigar): 1000 by default. Table I prints 100, but the paper's results come out
-    with 1000 and not with 100, for all six methods (`functions.cigar_scale` has figures); 100 gives the
-    problem as printed.
+    `rotated-` before any name: fun(x) = g(Rx) with g the plain objective, and region, start and optimum are
+    rotated too. For a method that does not depend on the axes it is as hard as the plain problem.
 
-    `k` (k-tablet): the number of long axes, 0 to d; d // 4 by default.
+    Parameters
+    ----------
+    name : str
+        The problem's name.
+    d : int, optional
+        Number of coordinates.
+    **parameters : int or float
+        `coefficient` (cigar, ic-cigar; default 1000): Table I prints 100, but the paper's results come out
+        with 1000 and not with 100, for all six methods. `k` (k-tablet; default d // 4): the number of long
+        axes. `active` (shifted-sphere-active; default 1): the number of active constraints. `rotation_seed`
+        (rotated-; default 0): the seed of R, which is uniform over the orthogonal matrices.
 
-    `active` (shifted-sphere-active): the number of active constraints, 0 to d; 1 by default. The objective
-    equals Σ (x_i + 1)² − active: a sphere around −1, whose centre the active constraints cut off. The
-    optimum lies on the boundary with a slope that is not 0: the objective still falls on the other side. In
-    the ic- problems the optimum is on the boundary too, but it would be the same without the constraints.
+    Returns
+    -------
+    Problem
+        The problem.
 
-    `rotated-` before any name: fun(x) = g(Rx) with g the plain objective, and region, start and optimum turn
-    with it. For a method that does not depend on the axes it is as hard as the plain problem.
-    `rotation_seed` (0 by default) is the seed of R, which is uniform over the orthogonal matrices.
+    Raises
+    ------
+    ArgumentError
+        The name or a parameter is unknown, or a value cannot be used.
 
-    Raises `ArgumentError` on an unknown name or parameter and on a value that cannot be used.
+    Examples
+    --------
+    >>> from fmnes import problems
+    >>> problem = problems.get("ic-rosenbrock", d=5)
+    >>> float(problem.fun(problem.x0)), float(problem.fun(problem.x0 + 2))
+    (4.0, inf)
     """
     rotated = isinstance(name, str) and name.startswith(_ROTATED)
     build = _BUILDERS.get(name.removeprefix(_ROTATED)) if isinstance(name, str) else None

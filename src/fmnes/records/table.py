@@ -23,50 +23,94 @@ Column = NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluations:
-    """Every evaluation of a run, in the user's names and units, in the order of restart, generation and slot.
+    """Every evaluation of a run, in the user's names and units, ordered by restart, generation and slot.
 
-    `evaluations["value"]` is a column; `evaluations.columns` are their names, parameters and outputs among
-    them; iterating gives a dict for each evaluation, and `to_pandas()` a DataFrame. In all of these a
-    parameter whose name is that of another column stands as "parameter.NAME", an output as "output.NAME".
+    `evaluations["value"]` is a column, and `evaluations.columns` are the names of all columns, including
+    parameters and outputs. Iterating yields a dict for each evaluation, and `to_pandas()` returns a
+    DataFrame. In all of these a parameter whose name is that of another column is named "parameter.NAME", an
+    output "output.NAME".
+
+    Attributes
+    ----------
+    restart : ndarray of int
+        The search that asked for it: 0, then 1 more with each restart or second look. All columns are
+        (n,).
+    generation : ndarray of int
+        Generation of that search, from 0; -1 for the start, which is evaluated before the first.
+    slot : ndarray of int
+        The point's place in its generation.
+    redraw : ndarray of int
+        How often its slot was drawn again before, if failed points are resampled; otherwise 0.
+    attempt : ndarray of int
+        How often this point was tried before, and was lost.
+    status : ndarray
+        "value", "infeasible" (it failed) or "lost" (the machine failed).
+    value : ndarray
+        The objective's value; NaN if there is none.
+    parameters : dict[str, ndarray]
+        The points: a column for each name; whole numbers as int64. Empty above 10,000 coordinates, which
+        are not stored.
+    outputs : dict[str, ndarray]
+        Further outputs: a column for each name; NaN or None if an evaluation has none of that name.
+    reason : ndarray
+        Why it failed or was lost; empty for a value.
+    fault : ndarray
+        What broke, if it was not the objective's own answer: "ValueError", "SIGSEGV", "timeout", …
+    detail : ndarray
+        The tail of the traceback, or of what the program wrote.
+    seconds : ndarray
+        How long it took.
+    started : ndarray
+        When it began, in seconds since 1970 (UTC).
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> space = {"width": fmnes.Real(0, 1), "layers": fmnes.Integer(1, 4)}
+    >>> def cost(p):
+    ...     return p["width"] ** 2 + p["layers"], {"mass": 2.0 * p["layers"]}
+    >>> result = fmnes.minimize(cost, space, max_evaluations=20, rng=1, keep_evaluations=True)
+    >>> table = result.evaluations
+    >>> len(table), sorted(table.parameters), list(table.outputs)
+    (20, ['layers', 'width'], ['mass'])
+    >>> table["layers"].dtype.name
+    'int64'
     """
 
     restart: NDArray[np.int64]
-    """The search that asked for it: 0, then 1 more with each restart or second look. (n,), as all columns."""
     generation: NDArray[np.int64]
-    """Of that search, from 0; -1 for the start, which is evaluated before the first."""
     slot: NDArray[np.int64]
-    """The point's place in its generation."""
     redraw: NDArray[np.int64]
-    """How often its place was drawn anew before, where failed points are; otherwise 0."""
     attempt: NDArray[np.int64]
-    """How often this point was tried before, and lost."""
     status: Column
-    """"value", "infeasible" (it failed) or "lost" (the machine did)."""
     value: NDArray[np.float64]
-    """NaN where there is none."""
     parameters: dict[str, Column]
-    """The points: a column for each name; whole numbers as int64. Empty beyond 10,000 coordinates, which are
-    not kept."""
     outputs: dict[str, Column]
-    """Further outputs: a column for each name; NaN or None where an evaluation has none of that name."""
     reason: Column
-    """Why it failed or was lost; empty for a value."""
     fault: Column
-    """What broke, if it was not the objective's own answer: "ValueError", "SIGSEGV", "timeout", …"""
     detail: Column
-    """The tail of the traceback, or of what the program wrote."""
     seconds: NDArray[np.float64]
-    """How long it took."""
     started: NDArray[np.float64]
-    """When it began, in seconds since 1970 (UTC)."""
 
     @classmethod
     def of(
         cls, batches: Iterable[Batch], space: Space | None, kinds: Mapping[str, Kind] | None = None
     ) -> Evaluations:
-        """Evaluations in the search's numbers, in the words of `space` (None: it is not known, nor are they).
+        """Make a table of evaluations that are in the search's numbers.
 
-        kinds: of the outputs, where these are not all of the run's evaluations.
+        Parameters
+        ----------
+        batches : iterable of Batch
+            The rows, as the log has them.
+        space : Space or None
+            Names and units; None if they are not known: then the points are left out.
+        kinds : dict of str to str, optional
+            Kinds of the outputs, if `batches` are only a part of the run.
+
+        Returns
+        -------
+        Evaluations
+            The table.
         """
         found = list(batches)
         keys = np.concatenate([np.empty((0, 5), np.int64), *(batch.keys for batch in found)])
@@ -114,7 +158,13 @@ class Evaluations:
         return (dict(zip(names, row, strict=True)) for row in self.rows())
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
-        """The values of each evaluation, in the order of `columns`, as Python's own."""
+        """Yield the values of each evaluation, in the order of `columns`, as Python objects.
+
+        Yields
+        ------
+        tuple
+            One evaluation.
+        """
         table = self._table()
         for begin in range(0, len(self), _ROWS):
             columns = [column[begin : begin + _ROWS].tolist() for column in table.values()]
@@ -125,7 +175,18 @@ class Evaluations:
         return f"Evaluations({len(self)}{': ' * bool(counts)}{counts}; columns {', '.join(self.columns)})"
 
     def to_pandas(self) -> Any:
-        """A pandas.DataFrame with these columns."""
+        """Return the table as a DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One column per name in `columns`.
+
+        Raises
+        ------
+        MissingExtra
+            pandas is not installed.
+        """
         try:
             import pandas
         except ModuleNotFoundError as error:
@@ -135,19 +196,42 @@ class Evaluations:
         return pandas.DataFrame(self._table())
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write them as CSV: a line for each, after one with the names of the columns."""
+        """Write the table as CSV: one line per evaluation, after one with the names of the columns.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
         from fmnes.records.writing import write
 
         write([self], "csv", path)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write them as JSON: a list with an object for each."""
+        """Write the table as JSON: a list with an object for each evaluation.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
         from fmnes.records.writing import write
 
         write([self], "json", path)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write them as Parquet. Needs the extra `data`."""
+        """Write the table as Parquet.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Raises
+        ------
+        MissingExtra
+            pyarrow is not installed.
+        """
         from fmnes.records.writing import write
 
         write([self], "parquet", path)

@@ -142,69 +142,138 @@ def minimize(
 ) -> Result:
     """Minimise `fun`, whose evaluation may fail.
 
-    A failed evaluation is one that returns NaN, ±inf or None, or raises: the point is ranked last and the
-    search goes on. Raise `fmnes.Infeasible("why")` to give a reason, and `fmnes.Lost("why")` when the machine
-    failed rather than the point: that point is tried again and never punished.
+    An evaluation fails if it returns NaN, ±inf or None, or raises an exception. A failed point is ranked last
+    and the search continues. To give a reason, raise `fmnes.Infeasible("why")`. If the machine failed rather
+    than the point, raise `fmnes.Lost("why")`: the point is evaluated again and never counts as failed.
 
-    Args:
-        fun: takes a point (d,) and returns a number, or is a `fmnes.Command`. With `vectorized`, takes (n, d)
-            and returns (n,).
-        x0: where to start, (d,): it is evaluated first, and is the mean of the first points. With finite
-            bounds it may be left out: their centre. Or named parameters, {"width": fmnes.Real(0.1, 10)}:
-            then `fun` is called with a dict of that kind, {"width": 1.0}, in the user's units (with
-            `vectorized`, each value is an array), sigma0, bounds and integers are said by them, and
-            `result.x` is such a dict.
-        sigma0: how far to look at first, about the distance to the optimum: a number, or one per coordinate.
-            With finite bounds it may be left out: a quarter of the width in each coordinate, and
-            less in more than ten dimensions.
-        method: "afm-nes", "fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes", or settings such as
-            `fmnes.AFMNES(...)`.
-        population_size: points of the first generation; by default about 4 + 3 ln d. "afm-nes" draws more
-            where points fail, up to four times as many or `AFMNES(max_population_size=...)`. "workers": as
-            many as there are workers, if those are more than by default, and at most 50 d.
-        bounds: a pair (lower, upper) for each coordinate as in SciPy, one pair of numbers for all of them,
-            SciPy's Bounds, or `fmnes.Bounds(lower, upper)` of numbers or vectors; None or inf for no bound.
-            Every point that is evaluated or returned is inside.
-        bounds_as: "map" bends the search smoothly at the bounds, so that nothing fails there; "failure" takes
-            a point outside for a failed one, at no cost.
-        integers: for each coordinate True for whole numbers, or the width of its steps (0.25: quarters,
-            counted from the lower bound or else from 0), and False, 0 or None for any real number; or one of
-            these for all. Where every coordinate is discrete, no point is evaluated twice.
-        target: stop as soon as a value is at most this.
-        max_evaluations, max_seconds: budgets. A generation that the budget cuts makes no update.
-        xtol, ftol: stop when steps are below xtol × sigma0, or when the values of many generations agree to
-            ftol of their magnitude; None switches a test off.
-        rng: a seed, a NumPy Generator, or None for a fresh seed (`result.seed` tells which).
-        workers: evaluate in so many processes of ours (-1: one per core). A crash, a hang or a kill costs one
-            evaluation and nothing else; the results are those of workers=1.
-        executor: evaluate through any `concurrent.futures.Executor` instead, or by an adapter for a cluster
-            such as `fmnes.integrations.dask.executor(client)`.
-        vectorized: `fun` takes all points of a generation at once; what it raises is raised.
-        timeout: seconds after which an evaluation is killed, with everything it has started, and has failed.
-        retries: how often a lost evaluation is tried again before the run stops with LOST.
-        on_error: "infeasible" takes an exception for a failed evaluation; "raise" lets it through. Either way
-            a first generation that raises one and the same exception throughout stops: that is a bug.
-        restarts: further searches, each with twice the population, when one ends without the target; "bipop"
-            mixes in small ones with shorter steps (Hansen 2009) until the budget ends, or 9 doublings.
-        restart_from: where they start: at x0, at the best point so far, or anywhere inside finite bounds.
-        second_look: a search that converges (without a target) where points fail is looked at again, from its
-            best point with longer steps and four times the population, before it is called a success.
-        evaluate_start: evaluate x0 before all else; False saves the one evaluation.
-        known: [(x, value), ...] from before: remembered, and the best of them kept, at no evaluation. None or
-            NaN for a point that fails.
-        covariance: of the first points, (d, d), instead of a round cloud; sigma0, if given too, replaces its
-            scale. Not for "cma-es" and "cr-fm-nes".
-        warm_start: a `Result` or a run directory to begin from: its best point, and its shape with wider
-            steps. x0, sigma0 and covariance given here win; of named parameters only the bounds do. Its
-            values are not taken over: see `known`.
-        ahead: with `workers`, up to this share of a generation, from 0 to 1, is handed out beyond it to those
-            who would have to wait for its slowest evaluation, and belongs to the next one. Where evaluations
-            take different times that saves half of the time or more; but the run is not the same run again.
-        keep_evaluations: leave every evaluation in `result.evaluations`, a table; `to_pandas()` makes a
-            DataFrame of it.
-        run_dir: a new directory that keeps every evaluation and the state; `fmnes.resume` goes on from it.
-        callback: called with a `View` after every generation; return True or raise StopIteration to stop.
-        progress: show a progress line on stderr.
+    Parameters
+    ----------
+    fun : callable or Command
+        The objective. It takes a point (d,) and returns a number, or a number and a dict of further outputs.
+        With `vectorized`, it takes (n, d) and returns (n,). An external program is a `fmnes.Command`.
+    x0 : array_like or dict of str to Real or Integer, optional
+        Where to start, (d,): the first point that is evaluated, and the mean of the first generation. With
+        finite `bounds` the default is their centre. With named parameters, {"width": fmnes.Real(0.1, 10)},
+        `fun` receives a dict of values, {"width": 1.0}, in the user's units (with `vectorized`, each value is
+        an array), `result.x` is such a dict, and `sigma0`, `bounds` and `integers` are part of the
+        parameters.
+    sigma0 : float or array_like, optional
+        The first step size, about the distance to the optimum: a number, or one per coordinate. With finite
+        `bounds` the default is a quarter of the width in each coordinate, and less in more than ten
+        dimensions.
+    method : str or Strategy or Resampling, optional
+        "afm-nes", "fm-nes", "dx-nes-ic", "xnes", "cma-es", "cr-fm-nes", or settings such as
+        `fmnes.AFMNES(...)`.
+    population_size : int or "workers", optional
+        Points in the first generation; about 4 + 3 ln d by default. "afm-nes" draws more where points fail,
+        up to four times as many or `AFMNES(max_population_size=...)`. "workers": the number of workers if
+        that is larger than the default, and at most 50 d.
+    bounds : sequence or Bounds, optional
+        A pair (lower, upper) for each coordinate as in SciPy, one pair of numbers for all of them, SciPy's
+        Bounds, or `fmnes.Bounds(lower, upper)` of numbers or vectors; None or inf for no bound. Every point
+        that is evaluated or returned is inside.
+    bounds_as : {"map", "failure"}, optional
+        "map" bends the search smoothly at the bounds, so that no point is outside. "failure" treats a point
+        outside as failed, without evaluating it.
+    integers : bool or float or sequence, optional
+        For each coordinate True for whole numbers, or the width of its steps (0.25: quarters, counted from
+        the lower bound or else from 0), and False, 0 or None for any real number; or one of these for all. If
+        every coordinate is discrete, no point is evaluated twice.
+    target : float, optional
+        Stop as soon as a value is at most this.
+    max_evaluations : int, optional
+        Budget of evaluations. A generation that the budget cuts short makes no update.
+    max_seconds : float, optional
+        Budget of time.
+    xtol : float or None, optional
+        Stop when steps are below `xtol` × `sigma0`; None switches the test off.
+    ftol : float or None, optional
+        Stop when the values of many generations agree to `ftol` of their magnitude; None switches the test
+        off.
+    rng : int or numpy.random.Generator, optional
+        A seed, a Generator, or None for a fresh seed, which `result.seed` reports.
+    workers : int, optional
+        Number of worker processes (-1: one per core). A crash, a hang or a kill costs one evaluation only.
+        The results are those of `workers=1`.
+    executor : Executor or FileQueue, optional
+        Evaluate through any `concurrent.futures.Executor` instead, or through an adapter for a cluster such
+        as `fmnes.integrations.dask.executor(client)`.
+    vectorized : bool, optional
+        `fun` takes all points of a generation at once; what it raises is raised.
+    timeout : float, optional
+        Seconds after which an evaluation is killed, with every process it has started, and has failed.
+    retries : int, optional
+        How often a lost evaluation is repeated before the run stops with LOST.
+    on_error : {"infeasible", "raise"}, optional
+        "infeasible" treats an exception as a failed evaluation; "raise" passes it on. In both cases a first
+        generation in which every evaluation raises the same exception stops the run: that is a bug.
+    restarts : int or "bipop", optional
+        Further searches, each with twice the population, when one ends without reaching the target. "bipop"
+        mixes in small populations with shorter steps (Hansen 2009) until the budget ends, or 9 doublings.
+    restart_from : {"start", "best", "uniform"}, optional
+        Where restarts begin: at x0, at the best point so far, or anywhere inside finite bounds.
+    second_look : bool, optional
+        If a search converges (without a target) where points fail, search again from its best point, with
+        longer steps and four times the population, before success is reported.
+    evaluate_start : bool, optional
+        Evaluate x0 first; False saves this evaluation.
+    known : sequence of (x, value), optional
+        Evaluations from before: they are remembered, and the best one is kept, at no cost. None or NaN for a
+        point that fails.
+    covariance : array_like, optional
+        Covariance (d, d) of the first points instead of the identity; `sigma0`, if given too, replaces its
+        scale. Not for "cma-es" and "cr-fm-nes".
+    warm_start : Result or path, optional
+        A result or a run directory to start from: its best point, and its shape with longer steps. x0, sigma0
+        and covariance given here take precedence; of named parameters only the bounds do. Its values are not
+        taken over: see `known`.
+    ahead : float, optional
+        With `workers`: the share of a generation, from 0 to 1, that may be handed out early to workers that
+        would wait for its slowest evaluation; these points belong to the next generation. If evaluation times
+        differ, this saves half of the time or more, but the run cannot be repeated exactly.
+    keep_evaluations : bool, optional
+        Keep every evaluation in `result.evaluations`, a table; `to_pandas()` makes a DataFrame of it.
+    run_dir : path, optional
+        A new directory that stores every evaluation and the state; `fmnes.resume` continues from it.
+    callback : callable, optional
+        Called with a `View` after every generation; return True or raise StopIteration to stop.
+    progress : bool, optional
+        Show a progress line on stderr.
+
+    Returns
+    -------
+    Result
+        The best point found, why the run ended, and why evaluations failed. `x` is an array, or a dict with
+        named parameters.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong; nothing was evaluated.
+    ObjectiveError
+        The objective looks broken: every evaluation of the first generation raised the same exception, or a
+        vectorised objective returned values of the wrong shape.
+    RunError
+        `run_dir` cannot be used.
+
+    Examples
+    --------
+    >>> import math
+    >>> import fmnes
+    >>> def simulate(x):
+    ...     return x[0] + x[1] - math.log(x[0] * x[1])  # ValueError for a negative product
+    >>> result = fmnes.minimize(simulate, x0=[3.0, 2.0], sigma0=0.5, rng=1)
+    >>> result.x.round(3)
+    array([1., 1.])
+
+    With named parameters:
+
+    >>> space = {"width": fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)}
+    >>> def cost(p):
+    ...     return (p["width"] - 2) ** 2 + p["layers"]
+    >>> result = fmnes.minimize(cost, space, target=1.001, rng=1)
+    >>> result.x["layers"], result.success
+    (1, True)
     """
     if callable(x0) and not callable(fun):
         raise ArgumentError("fun: found a point before the function, wanted minimize(fun, x0, sigma0)")

@@ -41,78 +41,137 @@ _UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, Ove
 
 @dataclass(frozen=True, eq=False)
 class Reason:
-    """All evaluations that failed, or were lost, for one reason."""
+    """All evaluations that failed, or were lost, for one reason.
+
+    Attributes
+    ----------
+    reason : str
+        The reason.
+    count : int
+        The number of evaluations.
+    lost : bool
+        Whether they were lost rather than failed.
+    made_again : bool
+        Whether they do not count: the objective looked broken, and a resumed run repeats them.
+    started : float
+        When the first of them began, in seconds since the epoch.
+    generation : int
+        Generation of the first of them; -1: it was the start itself.
+    point : dict[str, Any] | None
+        The first of them by name, in the user's units; None if points are too long to be stored.
+    detail : str
+        The output or the traceback of the first.
+    directory : Path | None
+        What is left of it, if it was a program's and still exists.
+    """
 
     reason: str
     count: int
     lost: bool
     made_again: bool
-    """They are no evaluations: as the objective looked broken, a resumed run makes so many again."""
     started: float
-    """When the first of them began, in seconds since the epoch."""
     generation: int
-    """Of the first; -1: it was the start itself."""
     point: dict[str, Any] | None
-    """The first of them by name, in the user's units; None where points are too long to be kept."""
     detail: str
-    """Its output, or its traceback."""
     directory: Path | None
-    """What is left of it, if it was a program's and is still there."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A run as it was when it was read, in the user's names and units. Made by `fmnes.read_run`."""
+    """A run as it was when `fmnes.read_run` read it, in the user's names and units.
+
+    Attributes
+    ----------
+    path : Path
+        The run directory.
+    state : str
+        "running (process 17 on node3)", the name of a `fmnes.StopReason`, or "stopped; resume it".
+    message : str | None
+        Why it ended, with the numbers; None if it has not ended.
+    settings : dict[str, Any]
+        The settings of `minimize` other than those of the search itself.
+    search : dict[str, Any]
+        The method, the first population size, the seed and so on; empty for older runs.
+    versions : dict[str, str]
+        Versions of fmnes, NumPy and Python when it began; empty for older runs.
+    objective : dict[str, Any]
+        The function's name, or the fields of a Command.
+    parameters : dict[str, Parameter] | None
+        {name: fmnes.Real or fmnes.Integer}; None with arrays.
+    names : tuple[str, ...]
+        Names of the coordinates: x0, x1, … with arrays. Empty before the first evaluation, if none were
+        given.
+    result : Result | None
+        What `minimize` returned; None while the run is in progress, and if it was ended from outside.
+    best : Best
+        The best point so far; `evaluation` counts in the order of the log.
+    summary : Summary
+        The number of evaluations by status and by reason; when the first began and the last ended.
+    history : ndarrays
+        One array per column, one entry per generation, as `Result.history`. For a run in progress it is
+        as old as the last snapshot: some seconds.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import fmnes
+    >>> run_dir = os.path.join(tempfile.mkdtemp(), "run")
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1, run_dir=run_dir, target=1e-3)
+    >>> run = fmnes.read_run(run_dir)
+    >>> run.state, run.names, run.result.nfev == result.nfev
+    ('TARGET', ('x0', 'x1'), True)
+    >>> len(run.evaluations["value"]) == run.answered
+    True
+    """
 
     path: Path
     state: str
-    """"running (process 17 on node3)", the name of a `fmnes.StopReason`, or "stopped; resume it"."""
     message: str | None
-    """Why it has ended, with the numbers; None if it has not."""
     settings: dict[str, Any]
-    """What `minimize` was asked to do, besides the search itself."""
     search: dict[str, Any]
-    """The method, the first population size, the seed and so on; empty of older runs."""
     versions: dict[str, str]
-    """Of fmnes, NumPy and Python when it began; empty of older runs."""
     objective: dict[str, Any]
-    """The function's name, or all that is known of a Command."""
     parameters: dict[str, Parameter] | None
-    """{name: fmnes.Real or fmnes.Integer}; None of arrays."""
     names: tuple[str, ...]
-    """Of the coordinates: x0, x1, … of arrays. Empty while nothing is evaluated, if nobody has named them."""
     result: Result | None
-    """What `minimize` returned; None while the run is under way, and if it was ended from outside."""
     best: Best
-    """The best point so far; `evaluation` counts in the order of the log."""
     summary: Summary
-    """How many evaluations there are, by status and by reason; when the first began and the last ended."""
     history: Columns
-    """One array per column, one entry per generation, as `Result.history`. Of a run under way it is as old as
-    its last snapshot: some seconds."""
     _space: Space | None = field(default=None)
 
     @property
     def running(self) -> bool:
+        """Whether a process is working on it."""
         return self.result is None and self.state.startswith("running")
 
     @property
     def answered(self) -> int:
-        """Evaluations that have an answer, a failed one or another, and count."""
+        """The number of evaluations that have a value or have failed, and count."""
         return self.summary.statuses.get("value", 0) + self.failed
 
     @property
     def failed(self) -> int:
-        """Those of them that failed."""
+        """The number of evaluations that failed, and count."""
         return self.summary.failed - self.made_again
 
     @property
     def made_again(self) -> int:
-        """Failed ones besides that a resumed run makes again, as the objective looked broken."""
+        """Further failed evaluations that a resumed run repeats (the objective looked broken)."""
         return sum(reason.count for reason in self.reasons if reason.made_again)
 
     def named(self, x: Any) -> dict[str, Any]:
-        """A point of the search, or of the result, by name and in the user's units."""
+        """Return a point by name and in the user's units.
+
+        Parameters
+        ----------
+        x : ndarray or dict
+            A point of the search, or of the result.
+
+        Returns
+        -------
+        dict
+            {name: value}; empty before the first evaluation.
+        """
         if isinstance(x, dict):
             return x
         return {} if self._space is None else self._space.named(np.asarray(x, dtype=float))
@@ -123,12 +182,18 @@ class Run:
 
     @cached_property
     def evaluations(self) -> Evaluations:
-        """Every evaluation as a table, each row checked; read when it is first asked for."""
+        """Every evaluation as a table, each row checked; read on first use."""
         with _log(self.path) as log:
             return Evaluations.of(log.batches(), self._space)
 
     def tables(self) -> Iterator[Evaluations]:
-        """The same in parts, one after another, for runs too large for the memory; at least one."""
+        """Yield the evaluations in parts, for runs that are too large for the memory; at least one part.
+
+        Yields
+        ------
+        Evaluations
+            The next rows.
+        """
         with _log(self.path) as log:
             kinds = log.tally().kinds()
             yield Evaluations.of([], self._space, kinds)
@@ -137,8 +202,10 @@ class Run:
 
     @cached_property
     def failures(self) -> list[Failure]:
-        """What failed, most frequent reason first: its first points, the first one's detail and the directory
-        that was kept of a program. Read when it is first asked for."""
+        """The reasons for failed evaluations, most frequent first; read on first use.
+
+        Each has its first points, the detail of the first one, and the directory that was kept of a program.
+        """
         ledger = Ledger()
         with _log(self.path) as log:
             for row in log.infeasible():
@@ -149,8 +216,10 @@ class Run:
 
     @cached_property
     def reasons(self) -> list[Reason]:
-        """Why evaluations failed or were lost, most frequent first, each with its first evaluation. Read when
-        it is first asked for, and quick: of a million rows only these."""
+        """The reasons for failed and lost evaluations, most frequent first, each with its first evaluation.
+
+        Read on first use; it is quick, as only these rows are read.
+        """
         with _log(self.path) as log:
             return [reason for reason, _ in self._reasons(log)]
 
@@ -196,9 +265,35 @@ class Run:
 
 
 def read_run(path: str | os.PathLike[str]) -> Run:
-    """The run in this directory, at this moment: also while it is running, and copied elsewhere.
+    """Read the run in a directory as it is now, also while it is running or after it was copied elsewhere.
 
-    Nothing stays open. `run.evaluations` has every evaluation; `run.result` is there when the run has ended.
+    Nothing is written, and no file stays open.
+
+    Parameters
+    ----------
+    path : path
+        The run directory.
+
+    Returns
+    -------
+    Run
+        The run. `run.evaluations` has every evaluation; `run.result` is None until the run has ended.
+
+    Raises
+    ------
+    ArgumentError
+        `path` is not a path.
+    RunError
+        There is no run, or it is damaged.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import fmnes
+    >>> run_dir = os.path.join(tempfile.mkdtemp(), "run")
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1, run_dir=run_dir, target=1e-3)
+    >>> fmnes.read_run(run_dir).best.fun == result.fun
+    True
     """
     path = Path(check_path("path", path)).absolute()
     with RunDirectory.open(path, read_only=True) as directory:

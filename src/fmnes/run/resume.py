@@ -54,14 +54,62 @@ def resume(
     callback: Callable[[View], Any] | None = None,
     progress: bool = False,
 ) -> Result:
-    """Go on with the run in `run_dir` as if it had never stopped.
+    """Continue the run in `run_dir` as if it had never stopped.
 
-    Its settings come from the directory; those given here replace them, such as a larger `max_evaluations`.
-    No finished evaluation is made again, and a half-finished generation is completed. A run that has ended
-    for good just returns its result.
+    The settings come from the directory; those given here replace them, for example a larger
+    `max_evaluations`. No finished evaluation is repeated, and an unfinished generation is completed. If the
+    run has ended for good, its result is returned.
 
-    fun: the objective, the same as before. A `fmnes.Command` need not be given: the directory remembers it.
-    keep_evaluations: leave every evaluation, from the first on, in `result.evaluations`.
+    Parameters
+    ----------
+    run_dir : path
+        The run directory, as given to `fmnes.minimize`.
+    fun : callable or Command, optional
+        The same objective as before. A `fmnes.Command` may be left out: the directory has it.
+    max_evaluations : int or None, optional
+        Replaces the budget of evaluations of the whole run.
+    max_seconds : float or None, optional
+        Replaces the budget of time, which starts again.
+    target : float or None, optional
+        Replaces the target.
+    workers : int, optional
+        Replaces the number of worker processes.
+    timeout : float or None, optional
+        Replaces the timeout of an evaluation, in seconds.
+    retries : int, optional
+        Replaces how often a lost evaluation is repeated.
+    executor : Executor or FileQueue, optional
+        As in `fmnes.minimize`; it is never stored.
+    keep_evaluations : bool, optional
+        Keep every evaluation, from the first one on, in `result.evaluations`.
+    callback : callable, optional
+        As in `fmnes.minimize`.
+    progress : bool, optional
+        Show a progress line on stderr.
+
+    Returns
+    -------
+    Result
+        The result of the whole run. `x` is a dict if the run has named parameters, otherwise an array.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong, or `fun` is missing.
+    RunError
+        The directory holds no run, a run of another objective, a damaged one, or one that another process is
+        using.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import fmnes
+    >>> def simulate(x):
+    ...     return float(x @ x)
+    >>> run_dir = os.path.join(tempfile.mkdtemp(), "run")
+    >>> first = fmnes.minimize(simulate, [3.0, 2.0], 0.5, rng=1, run_dir=run_dir, max_evaluations=20)
+    >>> fmnes.resume(run_dir, simulate, max_evaluations=50).nfev
+    50
     """
     check_callback(callback)
     check_flag("progress", progress)

@@ -33,23 +33,66 @@ _NO_SLOTS = np.empty(0, dtype=np.intp)
 class Optimizer(Search[X, Xs]):
     """Minimise by asking for points and telling their values.
 
-        opt = fmnes.Optimizer(x0, sigma0, rng=1)
-        while opt.stop_reason is None:
-            X = opt.ask()
-            opt.tell([f(x) for x in X])
+    A failed evaluation is reported as NaN, inf or None; one that was lost to the machine as `fmnes.LOST`, and
+    its point is asked again. Points may be asked for a few at a time and reported one by one, in any order
+    and from any process; the search is the same.
 
-    Of named parameters, as in `fmnes.minimize`, the points are dicts {name: value}.
+    Parameters
+    ----------
+    x0 : array_like or dict of str to Real or Integer, optional
+        As in `fmnes.minimize`. With named parameters the points are dicts {name: value}.
+    sigma0 : float or array_like, optional
+        As in `fmnes.minimize`.
+    method : str or Strategy or Resampling, optional
+        As in `fmnes.minimize`.
+    population_size : int, optional
+        Points in the first generation; about 4 + 3 ln d by default.
+    bounds : sequence or Bounds, optional
+        As in `fmnes.minimize`.
+    bounds_as : {"map", "failure"}, optional
+        As in `fmnes.minimize`.
+    integers : bool or float or sequence, optional
+        As in `fmnes.minimize`.
+    rng : int or numpy.random.Generator, optional
+        A seed, a Generator, or None for a fresh seed, which the attribute `seed` reports.
+    target : float, optional
+        `stop_reason` is TARGET as soon as a value is at most this.
+    max_evaluations : int, optional
+        Budget of evaluations.
+    xtol : float or None, optional
+        As in `fmnes.minimize`.
+    ftol : float or None, optional
+        As in `fmnes.minimize`.
+    known : sequence of (x, value), optional
+        As in `fmnes.minimize`.
+    covariance : array_like, optional
+        As in `fmnes.minimize`.
+    ahead : float, optional
+        The share of a generation that may be handed out early. Points are then asked for by `ask(n)` only,
+        and values count in the order in which they arrive.
 
-    A failed evaluation is told as NaN, inf or None; one that was lost to the machine as `fmnes.LOST`, and its
-    point is asked again. The arguments mean what they mean in `fmnes.minimize`.
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong.
 
-    Points may be asked for a few at a time and told one by one, in any order and in any process; the search
-    is the same.
+    Examples
+    --------
+    >>> import fmnes
+    >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, rng=1)
+    >>> while opt.stop_reason is None:
+    ...     X = opt.ask()
+    ...     opt.tell([float(x @ x) for x in X])
+    >>> opt.stop_reason.name, bool(opt.best.fun < 1e-12)
+    ('XTOL', True)
 
-        for id, x in opt.ask(3):
-            opt.tell(id, f(x))
+    One by one:
 
-    With `ahead`, points are asked for by `ask(n)` only, and values count as they come.
+    >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, rng=1)
+    >>> for id, x in opt.ask(3):
+    ...     opt.tell(id, float(x @ x))
+    >>> opt.evaluations
+    3
     """
 
     if TYPE_CHECKING:  # at run time it is that of Search
@@ -81,14 +124,37 @@ class Optimizer(Search[X, Xs]):
     @overload
     def ask(self, n: int) -> list[Point[X]]: ...
     def ask(self, n: int | None = None) -> Any:
-        """The points that still need a value, (n, d) and read-only; n ≤ λ. Of named parameters: dicts.
+        """Return points that need a value.
 
-        Near the end of `max_evaluations` only as many as the budget allows. No points at all are returned if
-        a long row of generations was known already, or fell outside the bounds entirely (with
-        `bounds_as="failure"`); `stop_reason` is REPEATED or NO_FEASIBLE then.
+        Near the end of `max_evaluations` only as many points are returned as the budget allows. No points are
+        returned if a long sequence of generations was known already, or was entirely outside the bounds (with
+        `bounds_as="failure"`); `stop_reason` is then REPEATED or NO_FEASIBLE.
 
-        With a number: up to n of them that nobody has been given yet, each with an `id` and its `x`. An empty
-        list means that all are given out: tell some of their values first.
+        Parameters
+        ----------
+        n : int, optional
+            Return up to n points that were not handed out yet. Without n, return all points that still need a
+            value.
+
+        Returns
+        -------
+        ndarray or list of dict or list of Point
+            Without n: the points (m, d), read-only, with m ≤ λ; with named parameters a list of dicts. With
+            n: a list of `(id, x)`; it is empty if all points are handed out: report some of their values
+            first.
+
+        Raises
+        ------
+        ArgumentError
+            n is not a positive whole number.
+        UsageError
+            n is missing although the optimizer was made with `ahead`.
+
+        Examples
+        --------
+        >>> import fmnes
+        >>> fmnes.Optimizer([3.0, 2.0], 0.5, population_size=8).ask().shape
+        (8, 2)
         """
         if n is not None:
             wanted: int = check_number("n", n, above=0, whole=True, optional=False)
@@ -107,10 +173,35 @@ class Optimizer(Search[X, Xs]):
     @overload
     def tell(self, id: str, value: Any, /) -> None: ...
     def tell(self, values: Any, value: Any = _NOT_GIVEN) -> None:
-        """The values of the points that the last `ask` returned, in that order.
+        """Report the values of points.
 
-        With an id and its value: of one point of `ask(n)`, in any order, also after `save` and `load`. A
-        second answer for a point, or one that comes when its generation is over, is ignored.
+        `tell(values)` reports those of the points that the last `ask()` returned, in that order. `tell(id,
+        value)` reports one point of `ask(n)`, in any order, also after `save` and `load`. A second answer for
+        a point, or one that arrives after its generation has ended, is ignored.
+
+        Parameters
+        ----------
+        values : array_like or sequence, or str
+            One value per point: a number; NaN, inf or None for a failed evaluation; `fmnes.LOST` for one that
+            was lost. Or the id of one point.
+        value : float or None or LOST, optional
+            The value of the point with that id.
+
+        Raises
+        ------
+        ArgumentError
+            The number of values is wrong, a value is not a number, or the id is of another search.
+        UsageError
+            There are no open points: call `ask` first.
+
+        Examples
+        --------
+        >>> import fmnes
+        >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, population_size=4)
+        >>> X = opt.ask()
+        >>> opt.tell([1.0, None, fmnes.LOST, 2.0])
+        >>> len(opt.ask())  # the lost one
+        1
         """
         if value is not _NOT_GIVEN:
             return self._tell_one(name_of(values), *read_value(value))
@@ -237,7 +328,7 @@ class Optimizer(Search[X, Xs]):
 
     @property
     def asked(self) -> list[tuple[int, int, int]]:
-        """(generation, slot, redraw) of each point of the last `ask`: a name for each evaluation."""
+        """(generation, slot, redraw) of each point of the last `ask`, which identify the evaluations."""
         if self._asked is None or self._current is None:
             return []
         return [(self.generation, int(i), int(self._current.redraws[i])) for i in self._asked]
@@ -336,12 +427,55 @@ class Optimizer(Search[X, Xs]):
     # -- saving -------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one file, atomically; an unfinished generation and the random state too."""
+        """Write the whole state to one file, atomically: an unfinished generation and the random state too.
+
+        Parameters
+        ----------
+        path : path
+            The file, which is replaced if it exists.
+
+        Raises
+        ------
+        ArgumentError
+            `path` is not a path, or the strategy is the user's own.
+        OSError
+            The file cannot be written.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import fmnes
+        >>> path = os.path.join(tempfile.mkdtemp(), "search.npz")
+        >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, rng=1)
+        >>> opt.save(path)
+        >>> bool((fmnes.Optimizer.load(path).ask() == opt.ask()).all())
+        True
+        """
         write_snapshot(check_path("path", path), *self.dump())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The optimizer that `save` wrote; it goes on as if it had never stopped. Runs no code."""
+        """Read an optimizer that `save` wrote; it continues as if it had never stopped.
+
+        No code from the file is run.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        Optimizer
+            The optimizer in the state in which it was saved.
+
+        Raises
+        ------
+        ArgumentError
+            `path` is not a path.
+        SnapshotError
+            The file is damaged, of another program, or written by a newer version.
+        """
         metadata, arrays = read_snapshot(check_path("path", path))
         try:
             return cls.restore(metadata, arrays)

@@ -15,7 +15,15 @@ from fmnes.result import Vector, X
 
 
 class Point(NamedTuple, Generic[X]):
-    """A point that needs a value, and the name to tell it by."""
+    """A point that needs a value, and the id by which the value is reported.
+
+    Attributes
+    ----------
+    id : str
+        Letters, digits and hyphens; different for every evaluation.
+    x : ndarray or dict
+        The point, read-only: (d,), or {name: value}.
+    """
 
     id: str
     x: X

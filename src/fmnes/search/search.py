@@ -115,17 +115,17 @@ class Search(Generic[X, Xs]):
 
     @property
     def x0(self) -> Vector:
-        """Where it began, in the search's own numbers."""
+        """The start in the search's own numbers, (d,)."""
         return self._start.x0
 
     @property
     def start_point(self) -> X:
-        """The point nearest to it that may be evaluated."""
+        """The point nearest to the start that may be evaluated."""
         return self._told(self._distribution.nearest(self._start.x0))
 
     @property
     def best(self) -> Best[X]:
-        """The best point told so far, or known before."""
+        """The best point reported so far, or known before."""
         return self._best if self.space is None else self.space.best(self._best)
 
     def _told(self, x: Vector) -> X:
@@ -134,40 +134,69 @@ class Search(Generic[X, Xs]):
 
     @property
     def sigma0(self) -> NDArray[Any]:
-        """As it was given: a number, or one for each coordinate."""
+        """The first step size as it was given: a number, or one per coordinate."""
         return self._start.steps
 
     @property
     def has_finite_bounds(self) -> bool:
-        """Has every coordinate a lower and an upper bound?"""
+        """Whether every coordinate has a lower and an upper bound."""
         if self.bounds is None:
             return False
         return bool(np.isfinite(self.bounds.lower).all() and np.isfinite(self.bounds.upper).all())
 
     def known(self, x: Vector) -> float | None:
-        """The value of a point that is known without evaluating it: NaN if it fails; None: not known."""
+        """Return the value of a point that is known without evaluating it.
+
+        Parameters
+        ----------
+        x : ndarray
+            A point in the search's own numbers, (d,).
+
+        Returns
+        -------
+        float or None
+            Its value; NaN if it fails; None if it is not known.
+        """
         return self._memory.get(x)
 
     def remember(self, x: Vector, value: float) -> None:
-        """A point that was evaluated outside of this search; where points come again it is not run again."""
+        """Store the value of a point that was evaluated outside this search.
+
+        Only a search in which points can repeat (every coordinate is discrete) stores it.
+
+        Parameters
+        ----------
+        x : ndarray
+            The point in the search's own numbers, (d,).
+        value : float
+            Its value; NaN if it fails.
+        """
         if self._start.repeats:
             self._memory.add(x, value)
 
     @property
     def mean(self) -> X:
+        """The mean of the search distribution: (d,), or {name: value}."""
         return self._told(self._distribution.mean)
 
     @property
     def sigma(self) -> float:
+        """The step size."""
         return float(self._distribution.state.sigma)
 
     @property
     def covariance(self) -> NDArray[np.float64]:
-        """Of the points it samples, in the user's coordinates (logarithms where the scale is one). (d, d)"""
+        """The covariance (d, d) of its points, in the user's coordinates (logarithms on a log scale)."""
         return self._distribution.covariance
 
     def view(self) -> View[X]:
-        """The search as an observer sees it."""
+        """Return the search as an observer sees it.
+
+        Returns
+        -------
+        View
+            What callbacks of `fmnes.minimize` receive.
+        """
         return self._view() if self.space is None else self.space.view(self._view())
 
     def _view(self) -> View[Any]:
@@ -189,20 +218,33 @@ class Search(Generic[X, Xs]):
 
     @property
     def stop(self) -> Stop | None:
-        """Why it is time to stop, with the numbers, or None. Only advice: ask and tell go on working."""
+        """Why it is time to stop, with the numbers, or None. `ask` and `tell` continue to work."""
         return stop_at(self, self._view())
 
     @property
     def stop_reason(self) -> StopReason | None:
+        """Why it is time to stop, a `fmnes.StopReason`, or None."""
         stop = self.stop
         return stop.reason if stop else None
 
     @property
     def rng(self) -> np.random.Generator:
+        """The random generator that draws the points."""
         return self._distribution.rng
 
     def result(self, stop: Stop | None = None) -> Result[X]:
-        """The result so far."""
+        """Return the result so far.
+
+        Parameters
+        ----------
+        stop : Stop, optional
+            Why the search ends; by default `self.stop`.
+
+        Returns
+        -------
+        Result
+            The result; its `stop_reason` is None while the search may continue.
+        """
         stop = stop or self.stop
         reason = stop.reason if stop else None
         settled = reason is not None and reason.converged and np.isfinite(self._best.fun)
@@ -232,7 +274,24 @@ class Search(Generic[X, Xs]):
     def again(
         self, x0: Vector, sigma0: NDArray[Any], population_size: int, max_evaluations: int | None
     ) -> Self:
-        """A fresh start, going on with the same random numbers and with what is known."""
+        """Return a new search that continues with the same random numbers and with what is known.
+
+        Parameters
+        ----------
+        x0 : ndarray
+            Where it starts, in the search's own numbers.
+        sigma0 : ndarray
+            Its first step size.
+        population_size : int
+            Points in its first generation.
+        max_evaluations : int or None
+            Its budget.
+
+        Returns
+        -------
+        Optimizer
+            The new search.
+        """
         limits = {**self._limits(), "max_evaluations": max_evaluations}
         limits["ahead"] = self.ahead
         opt = type(self)(**self._start.again(x0, sigma0, population_size), **limits, rng=0)
@@ -253,7 +312,7 @@ class Search(Generic[X, Xs]):
 
     @property
     def ahead(self) -> float:
-        """The share of a generation that may be handed out beyond it."""
+        """The share of a generation that may be handed out early."""
         return 0.0 if self.flow is None else self.flow.share
 
     def _limits(self) -> dict[str, Any]:
@@ -262,7 +321,13 @@ class Search(Generic[X, Xs]):
     # -- saving -------------------------------------------------------------------------------------------
 
     def dump(self) -> Saved:
-        """What `save` writes: JSON data, and named arrays."""
+        """Return what `save` writes.
+
+        Returns
+        -------
+        tuple of dict and dict
+            JSON data, and named arrays.
+        """
         metadata: dict[str, Any] = {
             "kind": KIND,
             **self._limits(),
@@ -291,7 +356,25 @@ class Search(Generic[X, Xs]):
 
     @classmethod
     def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """The optimizer that gave these with `dump`; a SnapshotError for anything else."""
+        """Return the optimizer whose `dump` gave these.
+
+        Parameters
+        ----------
+        metadata : dict
+            The JSON data.
+        arrays : dict of str to ndarray
+            The named arrays.
+
+        Returns
+        -------
+        Optimizer
+            The optimizer.
+
+        Raises
+        ------
+        SnapshotError
+            The data is not what `dump` returns.
+        """
         try:
             return cls._restore(metadata, arrays)
         # Data that is whole but was not written by us, or was edited: anything may be missing from it.

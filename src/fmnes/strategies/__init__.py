@@ -35,7 +35,24 @@ MAX_REDRAWS = 100_000
 class Resampling:
     """The paper's "/R": a failed point is drawn again until it succeeds; every draw costs an evaluation.
 
-    max_redraws: failed draws in one generation after which the run stops with NO_FEASIBLE.
+    Parameters
+    ----------
+    strategy : XNES or CMAES
+        The method whose points are drawn again. Its points must not come in mirrored pairs.
+    max_redraws : int, optional
+        Failed draws in one generation after which the run stops with NO_FEASIBLE.
+
+    Raises
+    ------
+    ArgumentError
+        The strategy draws mirrored pairs, or `max_redraws` is not a positive whole number.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> method = fmnes.Resampling(fmnes.XNES(), max_redraws=1000)
+    >>> fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, method=method, target=1e-3, rng=1).success
+    True
     """
 
     strategy: XNES | CMAES

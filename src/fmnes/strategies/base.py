@@ -20,7 +20,19 @@ from fmnes.backends import NUMPY, Array, Backend
 
 
 class Shape(NamedTuple):
-    """The search distribution N(mean, sigma² · C) as an observer sees it."""
+    """The search distribution N(mean, sigma² · C) as an observer sees it.
+
+    Attributes
+    ----------
+    mean : ndarray
+        The centre of the points, (d,).
+    sigma : float
+        The step size.
+    axis_lengths : ndarray
+        Standard deviations along the axes of C; exact after a refresh, close to it otherwise. (d,)
+    phase : str
+        "movement", "stagnation" or "convergence"; empty for strategies without phases.
+    """
 
     mean: Array
     """Where the points are centred. (d,)"""
@@ -33,11 +45,11 @@ class Shape(NamedTuple):
 
 
 class Strategy(Protocol):
-    """What a search needs of a strategy."""
+    """What a search needs of a strategy: pure functions over a state, with frozen settings."""
 
     @property
     def name(self) -> str:
-        """As users call it."""
+        """The name of the method, such as "fm-nes"."""
         ...
 
     @property
@@ -52,15 +64,102 @@ class Strategy(Protocol):
 
     @property
     def matrices(self) -> int:
-        """How many d × d matrices it holds at once, at most: what limits d."""
+        """The largest number of d × d matrices that it holds at once, which limits d."""
         ...
 
-    def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> Any: ...
-    def sample(self, state: Any, z: Array, backend: Backend = NUMPY) -> Array: ...
-    def update(self, state: Any, z: Array, f: Array, backend: Backend = NUMPY) -> Any: ...
-    def shape(self, state: Any, backend: Backend = NUMPY) -> Shape: ...
+    def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> Any:
+        """Return the first state.
+
+        Parameters
+        ----------
+        x0 : ndarray
+            Where to start, (d,).
+        sigma0 : float
+            The first step size.
+        z0 : ndarray
+            One standard normal draw, (d,), for strategies with a random start.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        NamedTuple
+            Arrays; no shape has λ in it.
+        """
+        ...
+
+    def sample(self, state: Any, z: Array, backend: Backend = NUMPY) -> Array:
+        """Return the points of these draws.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state.
+        z : ndarray
+            Standard normal draws, (λ, d); (λ/2, d) if `mirrored`.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        ndarray
+            The points, (λ, d).
+        """
+        ...
+
+    def update(self, state: Any, z: Array, f: Array, backend: Backend = NUMPY) -> Any:
+        """Return the next state.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state.
+        z : ndarray
+            The draws as given to `sample`.
+        f : ndarray
+            The values (λ,) in the order of the points; not finite for a point that failed.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        NamedTuple
+            The next state.
+        """
+        ...
+
+    def shape(self, state: Any, backend: Backend = NUMPY) -> Shape:
+        """Return the search distribution.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        Shape
+            Its mean, step size and axes.
+        """
+        ...
+
     def covariance(self, state: Any, backend: Backend = NUMPY) -> Array:
-        """sigma² · C, (d, d)."""
+        """Return the covariance of the points, sigma² · C.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        ndarray
+            (d, d).
+        """
         ...
 
 

@@ -102,10 +102,27 @@ def default_refresh(d: int, c_1: float, c_mu: float) -> int:
 
 @dataclass(frozen=True)
 class CMAES:
-    """Settings of CMA-ES; also its strategy functions (see strategies/base.py).
+    """Settings of CMA-ES (Hansen 2016).
 
-    parameters: "2016" with active (negative) weights, or "2006", with which the paper's tables were made.
-    refresh: generations between decompositions of C; None chooses from d and λ.
+    Parameters
+    ----------
+    population_size : int, optional
+        Points in a generation; about 4 + 3 ln d by default.
+    parameters : {"2016", "2006"}, optional
+        "2016" has active (negative) weights; with "2006" the tables of the FM-NES paper were made.
+    refresh : int, optional
+        Generations between decompositions of C; None chooses from d and λ.
+
+    Raises
+    ------
+    ArgumentError
+        A setting has a value that it cannot have.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.CMAES(parameters="2006")
+    CMAES(population_size=None, parameters='2006', refresh=None)
     """
 
     population_size: int | None = None
@@ -118,22 +135,27 @@ class CMAES:
 
     @property
     def name(self) -> str:
+        """The method's name."""
         return "cma-es"
 
     @property
     def mirrored(self) -> bool:
+        """False: each draw gives one point."""
         return False
 
     @property
     def matrices(self) -> int:
+        """The number of d × d matrices that it holds at once."""
         return 7  # C, B, their successors, and what a refresh needs
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> CMAESState:
+        """Return the first state; see `Strategy.init`."""
         xp = backend.xp
         eye, zero = xp.eye(len(x0), dtype=x0.dtype), xp.zeros_like(x0)
         return CMAESState(xp.asarray(0), x0, sigma0, eye, eye, xp.ones_like(x0), zero, zero)
 
     def sample(self, state: CMAESState, z: Array, backend: Backend = NUMPY) -> Array:
+        """Return the points of these draws; see `Strategy.sample`."""
         y = (z * state.D).dot(state.B.T)  # (39) N(0, C)
         return state.mean + state.sigma * y  # (40) N(m, σ² C)
 
@@ -142,6 +164,7 @@ class CMAES:
         return ((x - state.mean) / state.sigma).dot(state.B) / state.D
 
     def update(self, state: CMAESState, z: Array, f: Array, backend: Backend = NUMPY) -> CMAESState:
+        """Return the next state; see `Strategy.update`."""
         xp = backend.xp
         n, d = z.shape
         k = constants(d, n, self.parameters, self.refresh)
@@ -175,9 +198,11 @@ class CMAES:
         return state
 
     def shape(self, state: CMAESState, backend: Backend = NUMPY) -> Shape:
+        """Return the search distribution; see `Strategy.shape`."""
         return Shape(state.mean, state.sigma, state.D, "")
 
     def covariance(self, state: CMAESState, backend: Backend = NUMPY) -> Array:
+        """Return the covariance of the points; see `Strategy.covariance`."""
         # Of the points it samples: C itself is ahead of its decomposition between refreshes.
         root = state.sigma * (state.B * state.D)
         return root.dot(root.T)

@@ -85,11 +85,27 @@ class Weighted(NamedTuple):
 
 @dataclass(frozen=True)
 class CRFMNES:
-    """Settings of CR-FM-NES; also its strategy functions (see strategies/base.py).
+    """Settings of CR-FM-NES (Nomura & Ono 2022), for many coordinates: O(d λ) per generation.
 
-    max_change: the most by which v, and any coordinate of D, may change in one generation, relative to what
-        it is; both steps are shortened alike to keep to it. VD-CMA has 0.7. The paper has no such limit
-        (None), and then v and D explode on ridges that are not parallel to an axis.
+    Parameters
+    ----------
+    population_size : int, optional
+        Points in a generation; about 4 + 3 ln d by default.
+    max_change : float or None, optional
+        Upper limit for the change of v, and of any coordinate of D, in one generation, relative to its value;
+        both steps are shortened alike. VD-CMA uses 0.7. The paper has no such limit (None), and then v and D
+        diverge on ridges that are not parallel to an axis.
+
+    Raises
+    ------
+    ArgumentError
+        `max_change` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.CRFMNES(max_change=0.5)
+    CRFMNES(population_size=None, max_change=0.5)
     """
 
     population_size: int | None = None
@@ -103,17 +119,21 @@ class CRFMNES:
 
     @property
     def name(self) -> str:
+        """The method's name."""
         return "cr-fm-nes"
 
     @property
     def mirrored(self) -> bool:
+        """True: each draw gives two points."""
         return True
 
     @property
     def matrices(self) -> int:
+        """The number of d × d matrices that it holds at once: none."""
         return 0  # D and v are vectors
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> CRFMNESState:
+        """Return the first state; see `Strategy.init`."""
         xp = backend.xp
         return CRFMNESState(
             mean=x0,
@@ -125,7 +145,7 @@ class CRFMNES:
         )
 
     def sample(self, state: CRFMNESState, z: Array, backend: Backend = NUMPY) -> Array:
-        """z: (λ/2, d). Returns the points, each draw's two beside each other (λ, d)."""
+        """Return the points of these draws; see `Strategy.sample`."""
         length, _, kappa = lengths(state.v, backend)
         along_v = (kappa * dot(z, state.v, backend) / length**2)[:, None]  # y = z + κ a v̄
 
@@ -144,10 +164,7 @@ class CRFMNES:
         return y - along_v[:, None] * v_bar
 
     def update(self, state: CRFMNESState, z: Array, f: Array, backend: Backend = NUMPY) -> CRFMNESState:
-        """z: (λ/2, d) as given to `sample`, or a draw for each point, (λ, d); f: (λ,).
-
-        Laws are those of a generation in which f says nothing; the paths have them if they had them before.
-        """
+        """Return the next state; see `Strategy.update`."""
         xp = backend.xp
         n, d = z.shape
         k = backend.arrays(constants(d, len(f)), state.mean.dtype)
@@ -209,7 +226,7 @@ class CRFMNES:
         return self.max_change / xp.maximum(change, self.max_change)
 
     def shape(self, state: CRFMNESState, backend: Backend = NUMPY) -> Shape:
-        """Axis lengths are the coordinates' standard deviations over σ; C's own axes would take O(d²)."""
+        """Return the search distribution; see `Strategy.shape`."""
         xp = backend.xp
         d = len(state.mean)
         path_norm = xp.sqrt(dot(state.p_sigma, state.p_sigma, backend))
@@ -221,6 +238,7 @@ class CRFMNES:
         return state.sigma * _spread(state, backend)
 
     def covariance(self, state: CRFMNESState, backend: Backend = NUMPY) -> Array:
+        """Return the covariance of the points; see `Strategy.covariance`."""
         D = state.sigma * state.D
         Dv = D * state.v
         return backend.xp.diag(D * D) + Dv[:, None] * Dv

@@ -69,25 +69,57 @@ DEPARTURES: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class FMNES(EqualByContent):
-    """Settings of FM-NES; also its strategy functions (see strategies/base.py).
+    """Settings of FM-NES (Nomura & Ono 2021), and of methods derived from it.
 
-    rank_one: "on-ridge" makes the rank-one update while no evaluation has failed and, after that, on ridges
-        only (the paper's FM-NES); "always" is Method A (and C); "never" is DX-NES-IC.
-    reset: forget the learned shape at the first failed evaluation; False is Method B (and C).
-    ridge_threshold: the paper's β.
-    refresh: generations after which the axes are set right; None chooses from d and λ, 1 is the literal
-        algorithm.
-    path_rate: the c_σ that the paper's "tables" need, or the one that it "printed".
-    alpha: the distance weights' α that the paper's "tables" need, or the one of "public" code.
-    B0: initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
+    With "published" settings throughout, which are the defaults, this is the paper's algorithm; `AFMNES` has
+    the others. docs/algorithm.md describes both.
 
-    The paper's algorithm has "published" throughout; `AFMNES` has the others (docs/algorithm.md):
+    Parameters
+    ----------
+    population_size : int, optional
+        Points in a generation, of the first one with `population="adaptive"`; about 4 + 3 ln d by default.
+    rank_one : {"on-ridge", "always", "never"}, optional
+        "on-ridge" makes the rank-one update until an evaluation fails and, after that, on ridges only (the
+        paper's FM-NES); "always" is Method A (and C); "never" is DX-NES-IC.
+    reset : bool, optional
+        Reset the learned shape at the first failed evaluation; False is Method B (and C).
+    ridge_threshold : float, optional
+        The paper's β.
+    refresh : int, optional
+        Generations between corrections of the axes; None chooses from d and λ, 1 is the literal algorithm.
+    path_rate : {"tables", "printed"}, optional
+        c_σ with which the paper's tables come out, or as the paper prints it.
+    alpha : {"tables", "public"}, optional
+        α of the distance weights with which the paper's tables come out, or that of public code.
+    B0 : array_like, optional
+        Initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
+    shape_rate : {"published", "xnes"}, optional
+        "xnes" uses the learning rate of xNES for the shape, in every dimension, with a rank-one rate that
+        fits.
+    selection : {"published", "successes"}, optional
+        "successes" selects the best half of the points that succeed, instead of the best half of all points.
+    step_size : {"published", "path"}, optional
+        With "path", the evolution path of CMA-ES also adjusts the step size while points fail.
+    population : {"published", "adaptive"}, optional
+        "adaptive" draws more points where points fail and the shape has to be learned.
+    max_population_size : int, optional
+        Upper limit of λ.
 
-    shape_rate: "xnes" has xNES's own rate for the shape, in every dimension, and a rank-one rate beside it.
-    selection: "successes" selects the best half of the points that succeed, instead of all points'.
-    step_size: "path" lets CMA-ES's path have its say on the step size while points fail.
-    population: "adaptive" draws more points where points fail and the shape has to be learned.
-    max_population_size: λ is never larger than this.
+    Raises
+    ------
+    ArgumentError
+        A setting has a value that it cannot have.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.FMNES(refresh=1).name
+    'fm-nes'
+    >>> result = fmnes.minimize(
+    ...     lambda x: float(x @ x), [3.0, 2.0], 0.5, method=fmnes.FMNES(refresh=1), rng=1, target=1e-6
+    ... )
+    >>> result.success
+    True
     """
 
     population_size: int | None = None
@@ -126,19 +158,23 @@ class FMNES(EqualByContent):
 
     @property
     def name(self) -> str:
+        """The method's name: "fm-nes", "dx-nes-ic" or "afm-nes", by its settings."""
         if any(getattr(self, name) != "published" for name in DEPARTURES):
             return "afm-nes"
         return "dx-nes-ic" if self.rank_one == "never" and not self.reset else "fm-nes"
 
     @property
     def mirrored(self) -> bool:
+        """True: each draw gives two points."""
         return True
 
     @property
     def matrices(self) -> int:
+        """The number of d × d matrices that it holds at once."""
         return 9  # F, A, A⁻¹, their successors, and what a refresh needs
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> FMNESState:
+        """Return the first state; see `Strategy.init`."""
         xp = backend.xp
         d = len(x0)
         eye = xp.eye(d, dtype=x0.dtype)
@@ -176,14 +212,40 @@ class FMNES(EqualByContent):
         return self.shape_rate == "xnes"
 
     def default_population_size(self, d: int) -> int | None:
-        """The usual 4 + 3 ln d made even: upwards as in the paper, downwards where it grows by itself."""
+        """Return λ₀: 4 + 3 ln d made even, upwards as in the paper, downwards with an adaptive population.
+
+        Parameters
+        ----------
+        d : int
+            Number of coordinates.
+
+        Returns
+        -------
+        int or None
+            None for the usual one.
+        """
         if self.population == "published":
             return None
         usual = 4 + int(3 * math.log(d))
         return usual - usual % 2
 
     def next_population_size(self, state: FMNESState, first: int, backend: Backend = NUMPY) -> Array:
-        """λ of the next generation; first: λ₀. A whole number, even."""
+        """Return λ of the next generation.
+
+        Parameters
+        ----------
+        state : FMNESState
+            The state after an update.
+        first : int
+            λ₀.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        int
+            An even number.
+        """
         most = self.largest_population_size(first)
         if self.population == "published" or (backend is NUMPY and state.share == 1):
             return min(first, most)
@@ -193,25 +255,62 @@ class FMNES(EqualByContent):
         return 2 * backend.xp.minimum(pairs, most // 2).astype(int)
 
     def largest_population_size(self, first: int) -> int:
-        """The largest λ that there may be."""
+        """Return the largest λ that a run can have.
+
+        Parameters
+        ----------
+        first : int
+            λ₀.
+
+        Returns
+        -------
+        int
+            An even number.
+        """
         growth = 1 if self.population == "published" else MAX_GROWTH
         most = min(growth * first, self.max_population_size or growth * first)
         return most - most % 2
 
     def sample(self, state: FMNESState, z: Array, backend: Backend = NUMPY) -> Array:
-        """Lines 3–6. z: (λ/2, d). Returns the points, each draw's two beside each other (λ, d)."""
+        """Return the points of these draws, a draw's two side by side (lines 3–6); see `Strategy.sample`."""
         steps = z.dot(state.A.T).dot(state.F.T)  # rows B z ~ N(0, B Bᵀ)
         return mirrored_points(state.mean, state.sigma, steps, backend)
 
     def coordinates(self, state: FMNESState, x: Array) -> Array:
-        """The draws of points that may come from anywhere: z with x = m + σ B z. (n, d) -> (n, d)"""
+        """Return the draws z of given points: x = m + σ B z.
+
+        Parameters
+        ----------
+        state : FMNESState
+            The state.
+        x : ndarray
+            Any points, (n, d).
+
+        Returns
+        -------
+        ndarray
+            z, (n, d).
+        """
         steps = ((x - state.mean) / state.sigma).dot(state.F)
         if state.A_inverse is not None:
             return steps.dot(state.A_inverse.T)
         return np.linalg.solve(state.A, steps.T).T
 
     def with_refresh(self, d: int, population_size: int) -> FMNES:
-        """The same with its `refresh` settled: that of this λ, whatever λ becomes."""
+        """Return the same settings with `refresh` fixed to that of this λ, whatever λ becomes.
+
+        Parameters
+        ----------
+        d : int
+            Number of coordinates.
+        population_size : int
+            λ.
+
+        Returns
+        -------
+        FMNES
+            The settings.
+        """
         k = constants(d, population_size, self.path_rate, self.alpha, self.shape_rate == "xnes")
         return replace(self, refresh=self.refresh or k.refresh)
 
@@ -223,10 +322,28 @@ class FMNES(EqualByContent):
         backend: Backend = NUMPY,
         population_size: Array | None = None,
     ) -> FMNESState:
-        """Lines 7–36. z: (λ/2, d) as given to `sample`, or a draw for each point, (λ, d); f: (λ,).
+        """Return the next state (lines 7–36); see `Strategy.update`.
 
-        population_size: λ, where z and f have room for more: in compiled code shapes are fixed, and λ is not.
-        What stands behind the first λ/2 and λ is left out.
+        In compiled code shapes are fixed, and λ is not: z and f may have room for more than λ points, and
+        what follows the first λ/2 draws and λ values is ignored.
+
+        Parameters
+        ----------
+        state : FMNESState
+            The state.
+        z : ndarray
+            The draws as given to `sample`, (λ/2, d); or a draw for each point, (λ, d).
+        f : ndarray
+            The values (λ,) in the order of the points; not finite for a point that failed.
+        backend : Backend, optional
+            NumPy or JAX.
+        population_size : ndarray, optional
+            λ, if z and f have room for more.
+
+        Returns
+        -------
+        FMNESState
+            The next state.
         """
         xp = backend.xp
         n, d = z.shape
@@ -333,12 +450,14 @@ class FMNES(EqualByContent):
         )
 
     def shape(self, state: FMNESState, backend: Backend = NUMPY) -> Shape:
+        """Return the search distribution; see `Strategy.shape`."""
         xp = backend.xp
         d = len(state.mean)
         phase = phase_name(xp.sqrt(state.p_sigma.dot(state.p_sigma)), expected_norm(d), backend)
         return Shape(state.mean, state.sigma, xp.sqrt(xp.vecdot(state.A, state.A)), phase)
 
     def covariance(self, state: FMNESState, backend: Backend = NUMPY) -> Array:
+        """Return the covariance of the points; see `Strategy.covariance`."""
         B = state.sigma * state.F.dot(state.A)
         return B.dot(B.T)
 
@@ -383,7 +502,55 @@ def AFMNES(
     population: Literal["published", "adaptive"] = "adaptive",
     max_population_size: int | None = None,
 ) -> FMNES:
-    """Settings of adaptive FM-NES: the same rule, made for users' problems. λ₀ is `population_size`."""
+    """Settings of adaptive FM-NES, the default method: FM-NES with four changes for simulations that fail.
+
+    Parameters
+    ----------
+    population_size : int, optional
+        λ₀, points in the first generation; about 4 + 3 ln d by default.
+    rank_one : {"on-ridge", "always", "never"}, optional
+        As in `FMNES`.
+    reset : bool, optional
+        As in `FMNES`.
+    ridge_threshold : float, optional
+        As in `FMNES`.
+    refresh : int, optional
+        As in `FMNES`.
+    path_rate : {"tables", "printed"}, optional
+        As in `FMNES`.
+    alpha : {"tables", "public"}, optional
+        As in `FMNES`.
+    B0 : array_like, optional
+        As in `FMNES`.
+    shape_rate : {"published", "xnes"}, optional
+        As in `FMNES`.
+    selection : {"published", "successes"}, optional
+        As in `FMNES`.
+    step_size : {"published", "path"}, optional
+        As in `FMNES`.
+    population : {"published", "adaptive"}, optional
+        As in `FMNES`.
+    max_population_size : int, optional
+        As in `FMNES`; four times the first λ by default.
+
+    Returns
+    -------
+    FMNES
+        The settings.
+
+    Raises
+    ------
+    ArgumentError
+        A setting is unknown, or has a value that it cannot have.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.AFMNES(max_population_size=20).name
+    'afm-nes'
+    >>> fmnes.AFMNES(population="published").population
+    'published'
+    """
     return FMNES(
         population_size=population_size,
         rank_one=rank_one,
@@ -418,7 +585,53 @@ def DXNESIC(
     population: Literal["published", "adaptive"] = "published",
     max_population_size: int | None = None,
 ) -> FMNES:
-    """Settings of DX-NES-IC: FM-NES without the rank-one update and without the reset."""
+    """Settings of DX-NES-IC: FM-NES without the rank-one update and without the reset.
+
+    Parameters
+    ----------
+    population_size : int, optional
+        Points in a generation; about 4 + 3 ln d by default.
+    rank_one : {"on-ridge", "always", "never"}, optional
+        As in `FMNES`.
+    reset : bool, optional
+        As in `FMNES`.
+    ridge_threshold : float, optional
+        As in `FMNES`.
+    refresh : int, optional
+        As in `FMNES`.
+    path_rate : {"tables", "printed"}, optional
+        As in `FMNES`.
+    alpha : {"tables", "public"}, optional
+        As in `FMNES`.
+    B0 : array_like, optional
+        As in `FMNES`.
+    shape_rate : {"published", "xnes"}, optional
+        As in `FMNES`.
+    selection : {"published", "successes"}, optional
+        As in `FMNES`.
+    step_size : {"published", "path"}, optional
+        As in `FMNES`.
+    population : {"published", "adaptive"}, optional
+        As in `FMNES`.
+    max_population_size : int, optional
+        As in `FMNES`.
+
+    Returns
+    -------
+    FMNES
+        The settings.
+
+    Raises
+    ------
+    ArgumentError
+        A setting is unknown, or has a value that it cannot have.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.DXNESIC() == fmnes.FMNES(rank_one="never", reset=False)
+    True
+    """
     return FMNES(
         population_size=population_size,
         rank_one=rank_one,

@@ -44,9 +44,25 @@ def learning_rate(d: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class XNES(EqualByContent):
-    """Settings of xNES; also its strategy functions (see strategies/base.py).
+    """Settings of xNES (Glasmachers et al. 2010).
 
-    B0: initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
+    Parameters
+    ----------
+    population_size : int, optional
+        Points in a generation; about 4 + 3 ln d by default.
+    B0 : array_like, optional
+        Initial shape (d, d), the identity by default; points start as N(x0, sigma0² B0 B0ᵀ).
+
+    Raises
+    ------
+    ArgumentError
+        B0 is not a matrix of full rank.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> fmnes.XNES(population_size=10)
+    XNES(population_size=10)
     """
 
     population_size: int | None = None
@@ -58,17 +74,21 @@ class XNES(EqualByContent):
 
     @property
     def name(self) -> str:
+        """The method's name."""
         return "xnes"
 
     @property
     def mirrored(self) -> bool:
+        """False: each draw gives one point."""
         return False
 
     @property
     def matrices(self) -> int:
+        """The number of d × d matrices that it holds at once."""
         return 4  # B, its successor, and the steps in between
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> XNESState:
+        """Return the first state; see `Strategy.init`."""
         xp = backend.xp
         if self.B0 is None:
             return XNESState(x0, sigma0, xp.eye(len(x0), dtype=x0.dtype))
@@ -76,13 +96,28 @@ class XNES(EqualByContent):
         return XNESState(x0, sigma0 * scale, xp.asarray(B0, dtype=x0.dtype))
 
     def sample(self, state: XNESState, z: Array, backend: Backend = NUMPY) -> Array:
+        """Return the points of these draws; see `Strategy.sample`."""
         return state.mean + state.sigma * (z.dot(state.B.T))
 
     def coordinates(self, state: XNESState, x: Array) -> Array:
-        """The draws of points that may come from anywhere, (n, d)."""
+        """Return the draws z of given points: x = m + σ B z.
+
+        Parameters
+        ----------
+        state : XNESState
+            The state.
+        x : ndarray
+            Any points, (n, d).
+
+        Returns
+        -------
+        ndarray
+            z, (n, d).
+        """
         return np.linalg.solve(state.B, ((x - state.mean) / state.sigma).T).T
 
     def update(self, state: XNESState, z: Array, f: Array, backend: Backend = NUMPY) -> XNESState:
+        """Return the next state; see `Strategy.update`."""
         xp = backend.xp
         n, d = z.shape
         eta = learning_rate(d)
@@ -101,9 +136,11 @@ class XNES(EqualByContent):
         return XNESState(mean, sigma, B)
 
     def shape(self, state: XNESState, backend: Backend = NUMPY) -> Shape:
+        """Return the search distribution; see `Strategy.shape`."""
         return Shape(state.mean, state.sigma, backend.svd(state.B)[1], "")
 
     def covariance(self, state: XNESState, backend: Backend = NUMPY) -> Array:
+        """Return the covariance of the points; see `Strategy.covariance`."""
         B: Any = state.sigma * state.B
         return B.dot(B.T)
 

@@ -25,55 +25,83 @@ from fmnes.evaluation.evaluator import Task
 
 @dataclass(frozen=True)
 class Command:
-    """An external program as objective, never run through a shell.
+    r"""An external program as objective, never run through a shell.
 
-        space = {"width": fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)}
-        fmnes.minimize(fmnes.Command(["./simulate", "{width}", "{layers}"], timeout=60), space)
+    The program runs in a new directory each time. It answers with the results file if there is one, otherwise
+    with the last line of its output that is not empty: a number; {"f": number}, {"value": number} or
+    {"fail": "reason"}; or the word FAIL, optionally with a reason.
 
-        fmnes.Command(["solver", "beam.inp"], templates=["beam.inp.in"], value={"regex": r"mass =\\s*(\\S+)"})
+    An evaluation has failed if the program reports it, gives no finite number, exits with a code not in
+    `success_exit_codes`, crashes or takes too long. It is lost (the point is not at fault and is tried again)
+    if the program exits with one of `lost_exit_codes`, or is ended from outside: by SIGTERM, SIGINT or
+    SIGHUP, or with the exit code that a shell makes of them.
 
-    The program runs in a fresh directory each time. What it is given:
-
-    argv: a list, the program and its arguments. In these `{name}` stands for a parameter (`{x0}`, `{x1}`, …
-        for points without names), `{name:12.5e}` for one in a format of Python's, `{params}` for the path of
-        a JSON file with the point, `{results}` for that of a file the program may write, `{here}` for the
-        directory we are in now, and `{{` and `}}` for braces.
-    names: a name for each coordinate of an array; named parameters bring their own.
-    templates: text files with such placeholders. "deck.inp.in" is written as "deck.inp" into the directory.
-        Braces of another form are the file's own; `{{name}}` gives `{name}` itself.
-    stdin: a template for standard input. Without one it is the JSON: {"x": [...], "params": {name: value},
+    Parameters
+    ----------
+    argv : sequence of str
+        The program and its arguments. In these `{name}` is replaced by a parameter (`{x0}`, `{x1}`, … for
+        points without names), `{name:12.5e}` by one in a format of Python, `{params}` by the path of a JSON
+        file with the point, `{results}` by that of a file that the program may write, `{here}` by the
+        directory in which fmnes runs, and `{{` and `}}` by braces.
+    names : sequence of str, optional
+        A name for each coordinate of an array; named parameters have their own.
+    templates : sequence of path, optional
+        Text files with such placeholders. "deck.inp.in" is written as "deck.inp" into the directory. Braces
+        of another form are left as they are; `{{name}}` gives `{name}` itself.
+    stdin : path, optional
+        A template for standard input. The default is the JSON {"x": [...], "params": {name: value},
         "generation", "slot", "redraw", "attempt", "restart"}.
-    copy, link: files or folders of yours, copied or linked into the directory.
-    environment: adds to ours; None removes a variable. Unless they are set, OMP_NUM_THREADS and its like are
-        1: one thread for each program.
-    here: where relative paths start, of the program, templates and files; by default the current directory.
-    problem_file: the problem file it came from, where `fmnes.resume` reads `environment` again.
+    copy : sequence of path, optional
+        Files or folders that are copied into the directory.
+    link : sequence of path, optional
+        Files or folders that are linked into the directory.
+    environment : dict of str to str or None, optional
+        Additional environment variables; None removes a variable. Unless they are set, OMP_NUM_THREADS and
+        similar variables are 1: one thread for each program.
+    here : path, optional
+        Where relative paths of the program, templates and files start; by default the current directory.
+    problem_file : path, optional
+        The problem file it came from, in which `fmnes.resume` reads `environment` again.
+    value : dict of str to str, optional
+        Where the value is instead. {"regex": ...} is searched in the output (^ and $ match at lines),
+        {"file": ..., "regex": ...} in a file; the last match counts, its group 1 if it has one. {"file": ...,
+        "json": "drag.total[0]"} reads JSON, and {"file": ...} the last line. 1.5D+03 is a number too.
+    outputs : dict of str to dict, optional
+        Further outputs to store beside the value, {name: a source as above}; None if it is not found.
+    fail_if : str or sequence of str, optional
+        Plain strings (not regular expressions) that mean failure if they are printed; the string is the
+        reason.
+    timeout : float, optional
+        Seconds, not counting time in which the machine is suspended.
+    memory_limit : int or str, optional
+        Bytes of address space of each of its processes, or a string such as "2 GB"; on Linux.
+    success_exit_codes : sequence of int, optional
+        Exit codes of a program that has finished its work; -8 for one that dies of signal 8 then.
+    lost_exit_codes : sequence of int, optional
+        Exit codes that mean that the point is not at fault.
+    keep : {"failed", "all", "none"}, optional
+        Which directories are kept.
+    max_kept : int, optional
+        Keep at most this number; the first of each reason has priority, then the latest.
+    directory : path, optional
+        Where directories are made and kept. By default they are made in the system's directory for temporary
+        files, and kept in `kept` of the run directory if there is one.
 
-    What it answers: the results file if there is one, else the last line printed that is not empty: a number;
-    {"f": number}, {"value": number} or {"fail": "reason"}; or the word FAIL, perhaps with a reason. Or:
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong, or a template or file is missing.
 
-    value: where the value stands instead. {"regex": ...} is searched in the output (^ and $ are a line's),
-        {"file": ..., "regex": ...} in a file; the last match counts, its group 1 if it has one. Or
-        {"file": ..., "json": "drag.total[0]"}; or {"file": ...}, its last line. 1.5D+03 is a number, too.
-    outputs: further ones to keep beside the value, {name: a source as above}; None where it is not found.
-    fail_if: a text, or a list of them, which means failed wherever it is printed; it is the reason.
-
-    Failed is a run that says so, gives no finite number, exits with a code not in `success_exit_codes`,
-    crashes or takes too long. Lost (not the point's fault: it is tried again) is one that exits with one of
-    `lost_exit_codes`, or is ended from outside: by SIGTERM, SIGINT or SIGHUP, or with the exit code that a
-    shell makes of them.
-
-    timeout: seconds, while it is not suspended.
-    memory_limit: bytes of address space of each of its processes, or a text such as "2 GB"; on Linux.
-    success_exit_codes: those of a program that has done its work; -8 for one that dies of signal 8 then.
-    lost_exit_codes: those that are not the point's fault.
-
-    Which directories stay for you to look at:
-
-    keep: those of "failed" evaluations, "all" or "none".
-    max_kept: at most so many; the first of each reason before all others, then the latest.
-    directory: where they are made and kept. By default they are made where the system has its temporary
-        files, and kept in the run directory's `kept` if there is one.
+    Examples
+    --------
+    >>> import sys
+    >>> import fmnes
+    >>> program = fmnes.Command([sys.executable, "-c", "print({width} ** 2)"], timeout=60)
+    >>> program({"width": 3.0})
+    9.0
+    >>> fmnes.minimize(program, {"width": fmnes.Real(0.1, 10)}, max_evaluations=5, rng=1).nfev
+    5
+    >>> solver = fmnes.Command(["solver", "beam.inp"], value={"regex": r"mass =\s*(\S+)"})
     """
 
     argv: Sequence[str]
@@ -104,9 +132,26 @@ class Command:
         settle_all(self)
 
     def __call__(self, x: ArrayLike | Mapping[str, float]) -> float:
-        """The value at x, an array or {name: value}.
+        """Run the program once and return its value.
 
-        Raises `fmnes.Infeasible` or `fmnes.Lost`, with the details as a note.
+        Parameters
+        ----------
+        x : array_like or dict of str to float
+            The point.
+
+        Returns
+        -------
+        float
+            The value.
+
+        Raises
+        ------
+        Infeasible
+            The evaluation failed; the details are a note.
+        Lost
+            The evaluation was lost; the details are a note.
+        ArgumentError
+            The point does not have finite numbers, or the program cannot be run.
         """
         named = _point(x) if isinstance(x, Mapping) else None
         point = np.asarray(x if named is None else list(named.values()), dtype=float).reshape(-1)

@@ -22,20 +22,36 @@ if TYPE_CHECKING:
 
 
 class FileQueue:
-    """Hands points out to workers on any machine that sees the directory.
+    """An executor for workers that share only a directory, on any machine that sees it.
 
-        fmnes.minimize(simulate, x0, sigma0, executor=fmnes.FileQueue("queue"), run_dir="run")
+    Start any number of workers, at any time and on any machine, with `fmnes worker queue --function
+    model:simulate`. A worker imports the objective itself, and is refused if its objective differs. Each
+    evaluation is isolated and timed by its worker (`timeout=` works). If a worker or its machine dies, its
+    evaluation is repeated elsewhere. The results are those of a run without workers.
 
-    and as many workers as you like, wherever and whenever you like:
+    Parameters
+    ----------
+    directory : path
+        A new or empty directory, or one in which a queue was made. One driver at a time can use it.
+    lease : float, optional
+        Seconds without a sign of life after which a worker counts as dead.
 
-        fmnes worker queue --function model:simulate
+    Raises
+    ------
+    ArgumentError
+        `directory` is not a path, or `lease` is below 1.
 
-    A worker imports the objective itself; one that has another is refused. Each evaluation is isolated and
-    timed by its worker (`timeout=` works). A worker that dies, or its machine, costs the evaluation that it
-    was working on, which is made again elsewhere; the results are those of a run without workers.
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import fmnes
+    >>> queue = fmnes.FileQueue(os.path.join(tempfile.mkdtemp(), "queue"), lease=30)
+    >>> queue.lease
+    30.0
 
-    directory: a new or empty one, or one that a queue was made in. One driver at a time.
-    lease: seconds without a sign of life after which a worker is taken for dead.
+    A run through it, which waits for workers:
+
+    >>> fmnes.minimize(simulate, x0, sigma0, executor=queue, run_dir="run")  # doctest: +SKIP
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, lease: float = 60.0) -> None:
@@ -50,7 +66,13 @@ class FileQueue:
         return f"FileQueue({str(self.directory)!r})"
 
     def n_workers(self) -> int | None:
-        """Workers that have registered and are not known to be dead; None where there is no queue yet."""
+        """Return the number of workers that have registered and are not known to be dead.
+
+        Returns
+        -------
+        int or None
+            None if there is no queue yet.
+        """
         return self._workers().count()
 
     def make_evaluator(
@@ -63,7 +85,28 @@ class FileQueue:
         kept_in: str | None,
         space: Space | None,
     ) -> Evaluator:
-        """For a run, until that closes it: the directory is locked so long."""
+        """Return the evaluator of a run, which locks the directory until it is closed.
+
+        Parameters
+        ----------
+        fun : callable or Command
+            The objective.
+        d : int
+            Number of coordinates.
+        timeout : float or None
+            Seconds for an evaluation.
+        retries : int
+            How often a lost evaluation is repeated.
+        kept_in : str or None
+            Where directories of failed programs are kept, in the run directory.
+        space : Space or None
+            The named parameters.
+
+        Returns
+        -------
+        Evaluator
+            What the run evaluates with.
+        """
         from fmnes.evaluation.deaths import Retried
         from fmnes.evaluation.programs.command import Command
         from fmnes.evaluation.queue import place

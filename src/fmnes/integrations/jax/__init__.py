@@ -43,23 +43,33 @@ from fmnes.integrations.jax.stopping import REASONS, Limits
 
 @dataclass(frozen=True)
 class State:
-    """A search in progress. A pytree: `jit`, `vmap`, `scan` and `while_loop` take it as it is."""
+    """A search in progress. A pytree: `jit`, `vmap`, `scan` and `while_loop` take it as it is.
+
+    Attributes
+    ----------
+    search : Any
+        The strategy's own state, a NamedTuple of arrays.
+    method : Strategy
+        The settings; static.
+    population_size : int
+        λ, or the first λ; static.
+    split : Any
+        How vectors (d,) are split over devices, as x0 was: a `NamedSharding`.
+    """
 
     search: Any
-    """The strategy's own state, a NamedTuple of arrays."""
     method: Strategy
-    """Settings, static."""
     population_size: int
     split: Any = None
-    """How vectors (d,) are split over devices, where x0 was: a `NamedSharding`."""
 
     @property
     def mean(self) -> Array:
-        """(d,)"""
+        """The mean of the search distribution, (d,)."""
         return self.search.mean
 
     @property
     def sigma(self) -> Array:
+        """The step size."""
         return self.search.sigma
 
 
@@ -69,22 +79,34 @@ jax.tree_util.register_dataclass(
 
 
 class Runs(NamedTuple):
-    """What `run` returns: scalars and a vector, or with `batch` arrays that have one entry, or row, a run."""
+    """What `run` returns: scalars and a vector, or with `batch` arrays with one entry, or row, per run.
+
+    Attributes
+    ----------
+    x : ndarray
+        Best feasible point; NaN if there was none. (d,)
+    fun : ndarray
+        Its value; +inf if there was none.
+    nfev : ndarray
+        Evaluations, failed ones included, up to and including the first that reached the target.
+    stop_reason : ndarray
+        Why it ended, as a number: `stop_reason(result.stop_reason)` returns the `fmnes.StopReason`.
+    nit : ndarray
+        Complete generations; one that the target or the budget cuts short does not count and makes no
+        update.
+    n_infeasible : ndarray
+        Evaluations that failed.
+    x_mean : ndarray
+        Mean of the search distribution after the last update whose result was finite. (d,)
+    """
 
     x: Array
-    """Best feasible point; NaN if there was none. (d,)"""
     fun: Array
-    """Its value; +inf if there was none."""
     nfev: Array
-    """Evaluations, failed ones included, up to and including the first that reached the target."""
     stop_reason: Array
-    """Why it ended, as a number: `fj.stop_reason(result.stop_reason)` says it as a `fmnes.StopReason`."""
     nit: Array
-    """Complete generations: one that the target or the budget cuts is not counted and makes no update."""
     n_infeasible: Array
-    """Evaluations that failed."""
     x_mean: Array
-    """Mean of the search distribution after the last update whose result was finite. (d,)"""
 
 
 def init(
@@ -95,7 +117,39 @@ def init(
     method: str | Strategy = DEFAULT_METHOD,
     population_size: int | None = None,
 ) -> State:
-    """The state to start from. x0: (d,), where, in the search's dtype; sigma0: how far to look at first."""
+    """Return the state to start from.
+
+    Parameters
+    ----------
+    key : jax.Array
+        A `jax.random.key`.
+    x0 : array_like
+        Where to start, (d,), in the search's dtype.
+    sigma0 : float
+        The first step size.
+    method : str or Strategy, optional
+        "afm-nes", "fm-nes", "xnes", "cma-es", … or settings such as `fmnes.FMNES(...)`.
+    population_size : int, optional
+        λ, or the first λ.
+
+    Returns
+    -------
+    State
+        A pytree; method and population size are static in it.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from fmnes.integrations import jax as fj
+    >>> state = fj.init(jax.random.key(1), jax.numpy.ones(3), 0.5)
+    >>> state.mean.shape
+    (3,)
+    """
     strategy = _strategy(method)
     x0, sigma0 = arguments.check_start(x0, sigma0)
     arguments.check_key(key)
@@ -110,9 +164,35 @@ def init(
 
 
 def ask(key: Array, state: State, population_size: int | None = None) -> tuple[Array, Array]:
-    """Points (λ, d) to evaluate, and the draws that `tell` wants back.
+    """Return points to evaluate, and the draws that `tell` takes.
 
-    λ is `state.population_size` unless given; it may differ from call to call (`next_population_size`).
+    Parameters
+    ----------
+    key : jax.Array
+        A `jax.random.key`.
+    state : State
+        The state.
+    population_size : int, optional
+        λ, by default `state.population_size`; it may differ from call to call (`next_population_size`).
+
+    Returns
+    -------
+    tuple of jax.Array and jax.Array
+        The points (λ, d), and the draws.
+
+    Raises
+    ------
+    ArgumentError
+        λ is too small, or odd for a method with mirrored pairs.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from fmnes.integrations import jax as fj
+    >>> state = fj.init(jax.random.key(1), jax.numpy.ones(3), 0.5, population_size=8)
+    >>> x, z = fj.ask(jax.random.key(2), state)
+    >>> x.shape
+    (8, 3)
     """
     asked = state.population_size if population_size is None else population_size
     lam = check_population_size(asked, state.mean.shape[0], state.method.mirrored)
@@ -126,12 +206,27 @@ def ask(key: Array, state: State, population_size: int | None = None) -> tuple[A
 
 
 def next_population_size(state: State) -> Array:
-    """The λ that the method would have for the next generation: a whole number, traced where the state is.
+    """Return the λ that the method would choose for the next generation.
 
-        x, z = fj.ask(key, state, int(fj.next_population_size(state)))
+    Each λ is compiled separately; to have few of them, round it up to a multiple of `state.population_size`.
 
-    With a method that has no word on it, `state.population_size`. Each λ is compiled for itself; to have few
-    of them, round it up to a multiple of `state.population_size`.
+    Parameters
+    ----------
+    state : State
+        The state.
+
+    Returns
+    -------
+    jax.Array
+        A whole number, traced if the state is; `state.population_size` if the method does not change it.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from fmnes.integrations import jax as fj
+    >>> state = fj.init(jax.random.key(1), jax.numpy.ones(3), 0.5, population_size=8)
+    >>> int(fj.next_population_size(state))
+    8
     """
     adapted = getattr(state.method, "next_population_size", None)
     if adapted is None:
@@ -140,7 +235,35 @@ def next_population_size(state: State) -> Array:
 
 
 def tell(state: State, z: Array, f: Array) -> State:
-    """The state after one generation. z: as `ask` returned it; f: (λ,), values of its points in order."""
+    """Return the state after one generation.
+
+    Parameters
+    ----------
+    state : State
+        The state.
+    z : array_like
+        The draws as `ask` returned them.
+    f : array_like
+        Values of the points in order, (λ,); NaN or inf for a point that failed.
+
+    Returns
+    -------
+    State
+        The next state.
+
+    Raises
+    ------
+    ArgumentError
+        The shapes do not fit.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from fmnes.integrations import jax as fj
+    >>> state = fj.init(jax.random.key(1), jax.numpy.ones(3), 0.5)
+    >>> x, z = fj.ask(jax.random.key(2), state)
+    >>> state = fj.tell(state, z, (x**2).sum(axis=1))
+    """
     z, f = jnp.asarray(z, state.mean.dtype), jnp.asarray(f, state.mean.dtype)
     arguments.check_told(z, f, state.mean.shape[0], state.method.mirrored)
     with EXACT():
@@ -149,10 +272,28 @@ def tell(state: State, z: Array, f: Array) -> State:
 
 
 def batch_axes(state: State) -> State:
-    """`in_axes` and `out_axes` for a `vmap` over states that keeps the generation number common to all.
+    """Return `in_axes` and `out_axes` for a `vmap` over states with a common generation number.
 
-    Decompositions are made every so many generations. With one number for the whole batch that stays a
-    branch; with a number for each run `vmap` would compute one in every generation and mostly drop it.
+    Decompositions are made once in several generations. With one number for the whole batch that stays a
+    branch; with a number for each run `vmap` would compute one in every generation and discard most of them.
+
+    Parameters
+    ----------
+    state : State
+        The state.
+
+    Returns
+    -------
+    State
+        A state of axes.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from fmnes.integrations import jax as fj
+    >>> state = fj.init(jax.random.key(1), jax.numpy.ones(3), 0.5)
+    >>> fj.batch_axes(state).search.mean
+    0
     """
     return replace(state, search=shared_axes(state.search))
 
@@ -178,24 +319,59 @@ def run(
 
     The same call again, with another key, start, target or budget, is not compiled again.
 
-    Args:
-        fun: written in JAX; takes a point (d,) and returns a number. NaN and inf mean that the point failed.
-        x0: where to start, (d,), float32 or float64; or a start for each run, (batch, d).
-        sigma0: how far to look at first; or one for each run, (batch,).
-        key: a `jax.random.key`. Run i of a batch has `jax.random.split(key, batch)[i]`.
-        max_evaluations: the budget of each run.
-        method: "afm-nes", "fm-nes", "xnes", "cma-es", … or settings such as `fmnes.FMNES(...)`.
-        population_size: points per generation, of the first one where the method changes it; by default
-            4 + floor(3 ln d), rounded up to even; down to even where it changes.
-        target: stop as soon as a value is at most this; or one for each run, (batch,).
-        batch: number of runs. They share each generation and end one by one; the loop ends with the last.
-        xtol, ftol: as in `fmnes.minimize`; ftol is never taken below two units of rounding.
-        vary: numeric settings of the method that differ between runs, such as
-            {"ridge_threshold": jnp.linspace(1.1, 1.5, batch)}.
-        draws_at_once: evaluate the points of so many draws at a time, for points that do not fit in memory.
-        devices: how many, or which, such as `jax.devices()[:2]`. With `batch` they share the runs, and None
-            means all that this process has; else they share the coordinates of one run of "cr-fm-nes", and
-            None means the one where x0 lies, or those that x0 is split over.
+    Parameters
+    ----------
+    fun : callable
+        Written in JAX; takes a point (d,) and returns a number. NaN and inf mean that the point failed.
+    x0 : array_like
+        Where to start, (d,), float32 or float64; or a start for each run, (batch, d).
+    sigma0 : float or array_like
+        The first step size; or one for each run, (batch,).
+    key : jax.Array
+        A `jax.random.key`. Run i of a batch has `jax.random.split(key, batch)[i]`.
+    max_evaluations : int
+        The budget of each run.
+    method : str or Strategy, optional
+        "afm-nes", "fm-nes", "xnes", "cma-es", … or settings such as `fmnes.FMNES(...)`.
+    population_size : int, optional
+        Points in a generation, of the first one if the method changes it; by default 4 + floor(3 ln d),
+        rounded up to even; down to even if it changes.
+    target : float or array_like, optional
+        Stop as soon as a value is at most this; or one for each run, (batch,).
+    batch : int, optional
+        Number of runs. They share each generation and end one by one; the loop ends with the last.
+    xtol : float or None, optional
+        As in `fmnes.minimize`.
+    ftol : float or None, optional
+        As in `fmnes.minimize`; it is never below two units of rounding.
+    vary : dict of str to array_like, optional
+        Numeric settings of the method that differ between runs, such as
+        {"ridge_threshold": jnp.linspace(1.1, 1.5, batch)}.
+    draws_at_once : int, optional
+        Evaluate the points of this number of draws at a time, for points that do not fit in memory.
+    devices : int or sequence of jax.Device, optional
+        How many, or which, such as `jax.devices()[:2]`. With `batch` they share the runs, and None means all
+        that this process has. Otherwise they share the coordinates of one run of "cr-fm-nes", and None means
+        the one on which x0 is, or those over which x0 is split.
+
+    Returns
+    -------
+    Runs
+        The best points, their values, and why the runs ended.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from fmnes.integrations import jax as fj
+    >>> x0 = jax.numpy.ones(3)
+    >>> result = fj.run(lambda x: (x**2).sum(), x0, 0.5, key=jax.random.key(1), max_evaluations=2000)
+    >>> bool(result.fun < 1e-6)
+    True
     """
     strategy = _strategy(method)
     batch = check_number("batch", batch, above=0, whole=True)
@@ -240,7 +416,24 @@ def run(
 
 
 def stop_reason(code: Any) -> Any:
-    """The `fmnes.StopReason` of a number in `Runs.stop_reason`; of an array of them, a list."""
+    """Return the `fmnes.StopReason` of a number in `Runs.stop_reason`.
+
+    Parameters
+    ----------
+    code : int or array_like
+        The number, or an array of them.
+
+    Returns
+    -------
+    StopReason or list of StopReason
+        The reason; for an array a list.
+
+    Examples
+    --------
+    >>> from fmnes.integrations import jax as fj
+    >>> fj.stop_reason(0).name
+    'TARGET'
+    """
     codes = jnp.asarray(code)
     if codes.ndim == 0:
         return REASONS[int(codes)]

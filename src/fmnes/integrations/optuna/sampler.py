@@ -32,21 +32,50 @@ LOST_AFTER = 10.0
 
 
 class FMNESSampler(BaseSampler):
-    """FM-NES and its relatives for Optuna: they learn from failed trials instead of ignoring them.
+    """FM-NES and related methods for Optuna: they learn from failed trials instead of ignoring them.
 
-    method, population_size: as in `fmnes.minimize`.
-    x0: {name: value} to start from; by default the best of the trials that were enqueued before the search
-        began, or else the middle.
-    sigma0: the first steps, as a part of each range (of its logarithm on a log scale); by default 0.25, less
-        in more than ten dimensions.
-    seed: of a study that has trials of this sampler already, its own seed is taken instead.
-    search_space: {name: distribution}; by default what the complete trials have in common.
-    source_trials: of another study, whose best ones say where to start and how wide.
-    stale_after: seconds after which a running trial is lost, and its point handed out again; by default ten
-        times as long as the longest complete one. (With heartbeats Optuna itself finds most lost ones.)
-    max_losses: a point that was lost so often has failed; by default it never has.
-    independent_sampler: for all that is not a number with a range of its own; by default random.
-    warn_independent_sampling: say so where that one is used.
+    Parameters
+    ----------
+    method : str or Strategy or Resampling, optional
+        As in `fmnes.minimize`.
+    x0 : dict of str to value, optional
+        Where to start; by default the best of the trials that were enqueued before the search began,
+        otherwise the middle.
+    sigma0 : float, optional
+        The first step size, as a fraction of each range (of its logarithm on a log scale); by default 0.25,
+        less in more than ten dimensions.
+    population_size : int, optional
+        As in `fmnes.minimize`.
+    seed : int, optional
+        The seed. If the study has trials of this sampler already, their seed is used instead.
+    search_space : dict of str to distribution, optional
+        The parameters to search; by default those that all complete trials share.
+    source_trials : sequence of FrozenTrial, optional
+        Trials of another study; the best ones give the start and the step size.
+    stale_after : float, optional
+        Seconds after which a running trial is lost, and its point is handed out again; by default ten times
+        the duration of the longest complete trial. (With heartbeats Optuna itself finds most lost trials.)
+    max_losses : int, optional
+        A point that was lost this often has failed; by default it is never given up.
+    independent_sampler : optuna.samplers.BaseSampler, optional
+        For all parameters that are not numbers with a range of their own; by default random.
+    warn_independent_sampling : bool, optional
+        Warn if `independent_sampler` is used.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong, or the study has several objectives.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from fmnes.integrations.optuna import FMNESSampler
+    >>> optuna.logging.set_verbosity(optuna.logging.WARNING)
+    >>> study = optuna.create_study(sampler=FMNESSampler(seed=1))
+    >>> study.optimize(lambda trial: trial.suggest_float("x", -1, 1) ** 2, n_trials=20)
+    >>> len(study.trials)
+    20
     """
 
     @names_options
@@ -106,14 +135,16 @@ class FMNESSampler(BaseSampler):
     # -- as Optuna calls it -------------------------------------------------------------------------------
 
     def reseed_rng(self) -> None:
-        """For threads. The search has random numbers of its own, which all share."""
+        """Reseed the independent sampler, for threads; the search has random numbers of its own."""
         self._independent_sampler.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Called by Optuna before each trial."""
         _refuse_several_objectives(study)
         self._independent_sampler.before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Called by Optuna: the parameters that are searched together."""
         if self._space is not None:
             return dict(self._space)
         with self._lock:
@@ -122,6 +153,7 @@ class FMNESSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
+        """Called by Optuna: the next point of the search."""
         _refuse_several_objectives(study)
         ranges = {name: found for name, found in search_space.items() if is_searched(found)}
         if not ranges:
@@ -156,6 +188,7 @@ class FMNESSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
+        """Called by Optuna: a value of a parameter that is not searched."""
         _refuse_several_objectives(study)
         if self._warn_independent_sampling and param_name not in self._warned:
             space = self.infer_relative_search_space(study, trial)
@@ -171,6 +204,7 @@ class FMNESSampler(BaseSampler):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
+        """Called by Optuna after each trial."""
         if state is TrialState.FAIL and TAG in trial.system_attrs and not _was_lost():
             study._storage.set_trial_system_attr(trial._trial_id, ENDED, True)
         self._independent_sampler.after_trial(study, trial, state, values)

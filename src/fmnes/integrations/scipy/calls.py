@@ -49,29 +49,60 @@ def fmnes(
 ) -> OptimizeResult:
     """A method of `scipy.optimize.minimize` for functions whose evaluation may fail.
 
-        scipy.optimize.minimize(fun, x0, method=fmnes, options={"sigma0": 0.5})
+    An evaluation fails if `fun` returns NaN, ±inf or None, or raises: its point is ranked last and the search
+    continues. No derivatives are used.
 
-    Where `fun` returns NaN, ±inf or None, or raises, the evaluation has failed: its point is ranked last and
-    the search goes on. No derivatives are used. Of what `minimize` hands over:
+    Parameters
+    ----------
+    fun : callable
+        fun(x, *args) -> number.
+    x0 : array_like
+        Where to start, (d,).
+    args : tuple, optional
+        Further arguments of fun.
+    jac : optional
+        Not used; a warning says so.
+    hess : optional
+        Not used; a warning says so.
+    hessp : optional
+        Not used; a warning says so.
+    bounds : sequence or Bounds, optional
+        In all forms of SciPy; a start outside is moved inside, with a warning.
+    constraints : constraint or sequence of these, optional
+        Inequalities; if one is violated, fun is not called and the point has failed. An equality is refused.
+    callback : callable, optional
+        callback(xk) or callback(intermediate_result=...); StopIteration ends the search.
+    tol : float, optional
+        Tolerance of the steps (xtol) and of the values (ftol).
+    maxiter : int, optional
+        Upper limit for the number of generations.
+    sigma0 : float or array_like, optional
+        First step size, about the distance to the optimum. By default a quarter of the width between two
+        bounds, less in more than ten dimensions, otherwise half of |x0|, 1 where it is 0.
+    **options
+        All options of `fmnes.minimize` (method, population_size, target, timeout, run_dir, ...), and: maxfev,
+        an upper limit for the number of evaluations; rng or seed, an int, a Generator or a RandomState;
+        workers, a number of processes (-1: one per core) or a map-like callable; vectorized, fun takes points
+        (N, S) and returns (S,), as in `differential_evolution`; disp, show a progress line.
 
-    bounds: in all of SciPy's forms; a start outside is moved inside, with a warning.
-    constraints: inequalities; where one is violated, fun is not called and the point has failed. An equality
-        is refused.
-    callback: callback(xk) or callback(intermediate_result=...); StopIteration ends the search.
-    tol: of the steps (xtol) and of the values (ftol).
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        SciPy's fields and: nfail (evaluations that failed), failures (why), x_mean, stop_reason, seed,
+        sigma0, history. If no evaluation succeeded, x is the start, fun is inf and success False.
 
-    Options, beside all of `fmnes.minimize`'s (method, population_size, target, timeout, run_dir, ...):
-        sigma0: how far to look at first, about the distance to the optimum. By default a quarter of the
-            width between two bounds, less in more than ten dimensions, else half of |x0|, 1 where it is 0.
-        maxfev, maxiter: at most so many evaluations, and generations of them.
-        rng (or seed): an int, a Generator or a RandomState.
-        workers: so many processes (-1: one per core), or a map-like callable.
-        vectorized: fun takes points of shape (N, S) and returns (S,), as in `differential_evolution`.
-        disp: show a progress line.
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong.
 
-    The result is an OptimizeResult with these besides SciPy's own: nfail (evaluations that failed), failures
-    (why), x_mean, stop_reason, seed, sigma0, history. Where no evaluation succeeded, x is the start, fun is
-    inf and success False.
+    Examples
+    --------
+    >>> from scipy.optimize import minimize
+    >>> from fmnes.integrations.scipy import fmnes
+    >>> result = minimize(lambda x: x @ x, [3.0, 2.0], method=fmnes, options={"sigma0": 0.5, "rng": 1})
+    >>> result.success, result.nfail
+    (True, 0)
     """
     for given, name in ((jac, "gradient information (jac)"), (hess, "Hessian information (hess)")):
         if given is not None and given is not False:
@@ -113,30 +144,54 @@ def evolution_strategy(
     sigma0: ArrayLike | None = None,
     **options: Any,
 ) -> OptimizeResult:
-    """What to write in the place of `scipy.optimize.differential_evolution` where evaluations may fail.
+    """Minimise within bounds: a replacement for `differential_evolution` if evaluations may fail.
 
-        evolution_strategy(func, [(0, 10), (-1, 1)], workers=-1, rng=1)
+    Parameters
+    ----------
+    func : callable
+        func(x, *args) -> number. NaN, ±inf, None or an exception: the evaluation has failed. With
+        vectorized=True it takes (N, S) and returns (S,).
+    bounds : sequence or Bounds
+        Pairs, or SciPy's Bounds. If the two are equal, the coordinate is fixed.
+    args : tuple, optional
+        Further arguments of func.
+    maxiter : int, optional
+        Upper limit for the number of generations; by default the search ends when it has converged.
+    popsize : float, optional
+        Points in a generation, in multiples of the number of coordinates. The default is smaller than that of
+        `differential_evolution`: see population_size of `fmnes.minimize`.
+    tol : float, optional
+        Tolerance of the values (ftol).
+    callback : callable, optional
+        callback(intermediate_result=...) or callback(xk, convergence), where convergence is NaN; a true value
+        or StopIteration ends the search.
+    constraints : constraint or sequence of these, optional
+        Inequalities; if one is violated, func is not called and the point has failed.
+    x0 : array_like, optional
+        Where to start; by default the centre of the bounds.
+    sigma0 : float or array_like, optional
+        First step size; by default a quarter of the width between the bounds (less in more than ten
+        dimensions).
+    **options
+        Options of `differential_evolution` that apply here (rng or seed, workers, vectorized, integrality,
+        disp; the others are ignored with a warning), maxfev, and all options of `fmnes.minimize`.
 
-    Args:
-        func: func(x, *args) -> number. NaN, ±inf, None or an exception: the evaluation has failed. With
-            vectorized=True it takes (N, S) and returns (S,).
-        bounds: pairs, or SciPy's Bounds. Where the two are equal, that coordinate is fixed.
-        args: further arguments of func.
-        maxiter: at most so many generations; by default the search ends when it has converged.
-        popsize: points of a generation, in multiples of the number of coordinates. By default a generation
-            has fewer points than one of differential_evolution: population_size says how many.
-        tol: of the values (ftol).
-        callback: callback(intermediate_result=...) or callback(xk, convergence), whose second is NaN; what is
-            true, or StopIteration, ends the search.
-        constraints: inequalities; where one is violated, func is not called and the point has failed.
-        x0: where to start; by default the centre of the bounds.
-        sigma0: how far to look at first; by default a quarter of the width between the bounds (less in
-            more than ten dimensions).
-        options: those of differential_evolution that mean something here (rng or seed, workers, vectorized,
-            integrality, disp; of the others a warning says that they do not), maxfev, and all of
-            `fmnes.minimize` (method, restarts, target, timeout, run_dir, ...).
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        As returned by `fmnes` of this module.
 
-    Returns the OptimizeResult that `fmnes` of this module returns.
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong, or an option is unknown.
+
+    Examples
+    --------
+    >>> from fmnes.integrations.scipy import evolution_strategy
+    >>> result = evolution_strategy(lambda x: x @ x, [(-1, 10), (-1, 1)], rng=1)
+    >>> result.success
+    True
     """
     for name, harmless in _OF_ANOTHER_METHOD.items():
         if name in options and not _is_one_of(options.pop(name), harmless):

@@ -26,11 +26,36 @@ def draw(
     states: Sequence[int] = (0, 2, 7),
     result: Result | None = None,
 ) -> Figure:
-    """Dots are the data, lines the courses: of one network above, of the other below, a gene a colour.
+    """Draw the data as dots and the courses of two networks as lines, one network above the other.
 
-    before, after: points such as `problem.start` and `result.x`. states: from which of the initial states.
-    result: what `minimize(..., keep_evaluations=True)` gave, to have the best so far beneath. Returns a
-    matplotlib Figure; nothing is shown or written.
+    Parameters
+    ----------
+    problem : GeneNetworkProblem
+        The problem.
+    before : dict or array_like
+        The point above, such as `problem.start`.
+    after : dict or array_like
+        The point below, such as `result.x`.
+    states : sequence of int, optional
+        The initial states to draw.
+    result : Result, optional
+        The result of `minimize(..., keep_evaluations=True)`: adds the best value so far below.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from fmnes.problems.real import gene_network
+    >>> problem = gene_network.problem()
+    >>> figure = gene_network.draw(problem, problem.start, problem.true)
     """
     from fmnes.plots import drawing
 

@@ -34,9 +34,31 @@ LIMIT = 500
 
 
 def problem(*, limit: int = LIMIT) -> GeneNetworkProblem:
-    """Five genes, 60 parameters, ten time courses of eleven points; needs `pip install "fmnes[scipy]"`.
+    """Return the estimation problem: five genes, 60 parameters, ten time courses of eleven points.
 
-    limit: how many right-hand sides an integration may take before it has failed.
+    Parameters
+    ----------
+    limit : int, optional
+        Evaluations of the right-hand side after which an integration has failed.
+
+    Returns
+    -------
+    GeneNetworkProblem
+        The problem.
+
+    Raises
+    ------
+    ArgumentError
+        `limit` is not a positive whole number.
+    MissingExtra
+        SciPy is not installed.
+
+    Examples
+    --------
+    >>> from fmnes.problems.real import gene_network
+    >>> problem = gene_network.problem()
+    >>> len(problem.parameters)
+    60
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise ArgumentError(f"limit: found {shown(limit)}, wanted how many right-hand sides, at least 1")
@@ -49,17 +71,29 @@ def problem(*, limit: int = LIMIT) -> GeneNetworkProblem:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GeneNetworkProblem:
-    """A network to be found: `fmnes.minimize(problem.fun, problem.parameters, vectorized=True)`."""
+    """A gene network to be estimated: `fmnes.minimize(problem.fun, problem.parameters, vectorized=True)`.
+
+    Attributes
+    ----------
+    parameters : dict[str, Parameter]
+        The search space: `alpha1`, `beta1`, ..., and `g12`, `h12`: how gene 2 acts on gene 1.
+    initial : ndarray
+        Initial states (s, k), one state of all genes for each course.
+    times : ndarray
+        When concentrations are measured, (t,).
+    observed : ndarray
+        The measured concentrations, (t, s, k).
+    true : dict[str, float]
+        The network that made the data: a point as for `fun`.
+    limit : int
+        Evaluations of the right-hand side after which an integration has failed.
+    """
 
     parameters: dict[str, Parameter]
-    """Where to look: `alpha1`, `beta1`, ..., and `g12`, `h12`: how gene 2 acts on gene 1."""
     initial: Floats = field(repr=False)
-    """(s, k), one state of all genes for each course."""
     times: Floats = field(repr=False)
     observed: Floats = field(repr=False)
-    """(t, s, k), the concentrations that are to be met."""
     true: dict[str, float] = field(repr=False)
-    """The network that made the data: a point as of `fun`."""
     limit: int = LIMIT
 
     def __repr__(self) -> str:
@@ -72,10 +106,22 @@ class GeneNetworkProblem:
         return {name: p.start for name, p in self.parameters.items() if p.start is not None}
 
     def fun(self, points: Any) -> Any:
-        """The root mean square of the relative errors of all concentrations after the first time.
+        """Return the root mean square of the relative errors of all concentrations after the first time.
 
-        points: one network, {name: number} or (d,), whose failure is raised as `fmnes.Infeasible` with its
-        reason; or many, {name: (n,)} or (n, d), which gives (n,) with +inf for those that failed.
+        Parameters
+        ----------
+        points : dict or array_like
+            One network, {name: number} or (d,); or many, {name: (n,)} or (n, d).
+
+        Returns
+        -------
+        float or ndarray
+            The error; for many networks (n,), with +inf for those that failed.
+
+        Raises
+        ------
+        Infeasible
+            The only network failed.
         """
         rows, one = self._rows(points)
         if one:
@@ -89,7 +135,18 @@ class GeneNetworkProblem:
         return values
 
     def reasons(self, points: Any) -> list[str]:
-        """Why each network has failed; nothing for those that have not. points: as of `fun`."""
+        """Return why each network failed.
+
+        Parameters
+        ----------
+        points : dict or array_like
+            As for `fun`.
+
+        Returns
+        -------
+        list of str
+            The reasons; empty for a network that did not fail.
+        """
         found = []
         for row in self._rows(points)[0]:
             try:
@@ -101,13 +158,41 @@ class GeneNetworkProblem:
         return found
 
     def network(self, point: Any) -> Network:
-        """α, β, g and h of one point, such as `result.x`: {name: number} or (d,)."""
+        """Return α, β, g and h of one point.
+
+        Parameters
+        ----------
+        point : dict or array_like
+            {name: number} or (d,), such as `result.x`.
+
+        Returns
+        -------
+        Network
+            The network.
+        """
         return self._network(self._only(point))
 
     def courses(self, point: Any, times: Floats | None = None) -> Floats:
-        """Concentrations of one network, (t, s, k), at the times of the data, or at these from 0 on.
+        """Return the concentrations of one network.
 
-        Raises `fmnes.Infeasible` with its reason where there are none.
+        Parameters
+        ----------
+        point : dict or array_like
+            {name: number} or (d,), such as `result.x`.
+        times : array_like, optional
+            Ascending times from 0 on; by default those of the data.
+
+        Returns
+        -------
+        ndarray
+            (t, s, k).
+
+        Raises
+        ------
+        Infeasible
+            A concentration explodes or dies out, or the integration takes too long.
+        ArgumentError
+            `times` do not ascend from 0.
         """
         when = self.times if times is None else np.asarray(times, dtype=float)
         if when.ndim != 1 or len(when) < 2 or when[0] != 0 or not (np.diff(when) > 0).all():

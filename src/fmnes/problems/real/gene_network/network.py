@@ -32,7 +32,19 @@ HUGE = 1e6
 
 
 class Network(NamedTuple):
-    """An S-system of k genes."""
+    """An S-system of k genes.
+
+    Attributes
+    ----------
+    alpha : ndarray
+        Rate constants of production, (k,).
+    beta : ndarray
+        Rate constants of loss, (k,).
+    g : ndarray
+        Kinetic orders of production, (k, k).
+    h : ndarray
+        Kinetic orders of loss, (k, k).
+    """
 
     alpha: Floats  # (k,)
     beta: Floats  # (k,)

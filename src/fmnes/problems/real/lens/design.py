@@ -14,36 +14,48 @@ from fmnes.problems.real.lens.tracing import Floats
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lens:
-    """One lens that makes an image; `str` of it is its prescription."""
+    """One lens that has an image; `str` of it is its prescription.
+
+    Attributes
+    ----------
+    name : str
+        The name of its form.
+    wanted : Specification
+        The requirements.
+    stop : int
+        The number of the surface that is the stop, from 1.
+    media : tuple[str, ...]
+        The glass or air behind each surface but the last.
+    quality : Quality
+        What the rays have shown.
+    """
 
     name: str
     wanted: Specification
     stop: int
-    """The number of the surface that is the stop, from 1."""
     media: tuple[str, ...]
-    """The glass or air behind each surface but the last."""
     quality: Quality = field(repr=False)
 
     @property
     def spot(self) -> float:
-        """µm, root mean square over all fields."""
+        """Radius of the spots in µm, root mean square over all fields."""
         return float(self.quality.spot[0])
 
     @property
     def spots(self) -> Floats:
-        """µm, of each field."""
+        """Radius of the spot of each field, in µm."""
         spots: Floats = self.quality.spots[0]
         return spots
 
     @property
     def curvatures(self) -> Floats:
-        """1/mm, of all surfaces."""
+        """Curvatures of all surfaces, in 1/mm."""
         curvatures: Floats = self.quality.lenses.curvatures[0]
         return curvatures
 
     @property
     def thicknesses(self) -> Floats:
-        """mm behind each surface; the last is the distance of the image."""
+        """Distance behind each surface in mm; the last is the distance of the image."""
         return np.append(self.quality.lenses.thicknesses[0], self.quality.focus[0])
 
     def __repr__(self) -> str:

@@ -23,9 +23,32 @@ _MARKS = ("o", "+", "x")
 
 
 def draw(before: Lens, after: Lens) -> Figure:
-    """Two lenses side by side at the same scale, with rays of all fields through them, and their spots below.
+    """Draw two lenses side by side at the same scale, with rays of all fields, and their spots below.
 
-    before, after: such as `problem.lens(result.x)`. Returns a matplotlib Figure; nothing is shown or written.
+    Parameters
+    ----------
+    before : Lens
+        The left one, such as `problem.lens(problem.start)`.
+    after : Lens
+        The right one, such as `problem.lens(result.x)`.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is not a lens.
+    MissingExtra
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from fmnes.problems.real import lens
+    >>> problem = lens.triplet()
+    >>> figure = lens.draw(problem.lens(problem.start), problem.lens(problem.known))
     """
     from fmnes.plots import drawing
 

@@ -29,10 +29,32 @@ from fmnes.problems.real.points import columns_of
 def triplet(
     wanted: Specification | None = None, *, glasses: bool = False, start: Mapping[str, float] | None = None
 ) -> LensProblem:
-    """A Cooke triplet: three lenses, 10 parameters; by default 50 mm, F/5, fields up to 20 degrees.
+    """Return the design problem of a Cooke triplet: three lenses, 10 parameters.
 
-    wanted: what it is for. glasses: look for them in the catalogue too (3 parameters more). start: where to
-    begin, {name: value}, for those parameters that are to begin elsewhere.
+    Parameters
+    ----------
+    wanted : Specification, optional
+        The requirements; by default 50 mm, F/5, fields up to 20 degrees.
+    glasses : bool, optional
+        Search for the glasses in the catalogue too (3 more parameters).
+    start : dict of str to float, optional
+        Other starts for some of the parameters.
+
+    Returns
+    -------
+    LensProblem
+        The problem.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong, or the start has no image.
+
+    Examples
+    --------
+    >>> from fmnes.problems.real import lens
+    >>> len(lens.triplet().parameters)
+    10
     """
     return _problem(TRIPLET, wanted, glasses, start)
 
@@ -40,9 +62,32 @@ def triplet(
 def double_gauss(
     wanted: Specification | None = None, *, glasses: bool = False, start: Mapping[str, float] | None = None
 ) -> LensProblem:
-    """A double Gauss: six lenses, 19 parameters; by default 100 mm, F/5, fields up to 14 degrees.
+    """Return the design problem of a double Gauss: six lenses, 19 parameters.
 
-    Arguments as of `triplet`; glasses are 6 parameters more.
+    Parameters
+    ----------
+    wanted : Specification, optional
+        The requirements; by default 100 mm, F/5, fields up to 14 degrees.
+    glasses : bool, optional
+        Search for the glasses in the catalogue too (6 more parameters).
+    start : dict of str to float, optional
+        Other starts for some of the parameters.
+
+    Returns
+    -------
+    LensProblem
+        The problem.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong, or the start has no image.
+
+    Examples
+    --------
+    >>> from fmnes.problems.real import lens
+    >>> len(lens.double_gauss().parameters)
+    19
     """
     return _problem(DOUBLE_GAUSS, wanted, glasses, start)
 
@@ -77,26 +122,50 @@ def _problem(
 
 @dataclass(frozen=True)
 class LensProblem:
-    """A lens to be designed: `fmnes.minimize(problem.fun, problem.parameters, vectorized=True)`."""
+    """A lens to be designed: `fmnes.minimize(problem.fun, problem.parameters, vectorized=True)`.
+
+    Attributes
+    ----------
+    name : str
+        The name of the form, such as "triplet".
+    parameters : dict[str, Parameter]
+        The search space; `prescription.py` describes each parameter.
+    wanted : Specification
+        The requirements.
+    known : dict[str, float]
+        A published design to compare with: a point as for `fun`.
+    form : Form
+        Surfaces, glasses and stop.
+    """
 
     name: str
     parameters: dict[str, Parameter]
-    """Where to look; what each means is said in `prescription.py`."""
     wanted: Specification
     known: dict[str, float]
-    """A design that others have made, to compare with: a point as of `fun`."""
     form: Form = field(repr=False)
 
     @property
     def start(self) -> dict[str, float]:
-        """Where a search begins: a lens that makes an image, and a bad one."""
+        """Where a search begins: a lens that has an image, but a poor one."""
         return {name: p.start for name, p in self.parameters.items() if p.start is not None}
 
     def fun(self, points: Any) -> Any:
-        """The root mean square radius of the spots over all fields and wavelengths, in µm.
+        """Return the root mean square radius of the spots over all fields and wavelengths, in µm.
 
-        points: one lens, {name: number} or (d,), whose failure is raised as `fmnes.Infeasible` with its
-        reason; or many, {name: (n,)} or (n, d), which gives (n,) with +inf for those that failed.
+        Parameters
+        ----------
+        points : dict or array_like
+            One lens, {name: number} or (d,); or many, {name: (n,)} or (n, d).
+
+        Returns
+        -------
+        float or ndarray
+            The radius; for many lenses (n,), with +inf for those that failed.
+
+        Raises
+        ------
+        Infeasible
+            The only lens failed.
         """
         columns, n = self._columns(points)
         found = self._measured(columns, n)
@@ -107,13 +176,40 @@ class LensProblem:
         return np.where(np.isnan(found.spot), np.inf, found.spot)
 
     def reasons(self, points: Any) -> list[str]:
-        """Why each lens has failed; nothing for those that have not. points: as of `fun`."""
+        """Return why each lens failed.
+
+        Parameters
+        ----------
+        points : dict or array_like
+            As for `fun`.
+
+        Returns
+        -------
+        list of str
+            The reasons; empty for a lens that did not fail.
+        """
         columns, n = self._columns(points)
         found = self._measured(columns, n)
         return [found.reason(lens) for lens in range(1 if n is None else n)]
 
     def lens(self, point: Any) -> Lens:
-        """One lens, to be read and drawn. point: {name: number} or (d,), such as `result.x`."""
+        """Return one lens, to be read and drawn.
+
+        Parameters
+        ----------
+        point : dict or array_like
+            {name: number} or (d,), such as `result.x`.
+
+        Returns
+        -------
+        Lens
+            The lens.
+
+        Raises
+        ------
+        ArgumentError
+            There are several points, or the lens has no image.
+        """
         columns, n = self._columns(point)
         if n is not None:
             raise ArgumentError(f"point: found {n} lenses, wanted one")

@@ -12,11 +12,31 @@ from fmnes.problems.real.lens.glass import C, D, F
 
 @dataclass(frozen=True)
 class Specification:
-    """What the lens is for.
+    """The requirements for a lens.
 
-    focal_length: mm. f_number: focal length over the diameter of the entrance pupil. fields: degrees off the
-    axis. wavelengths: µm; the middle one is that of the focal length. edge: mm, how thick a glass must be at
-    the edge of what is used of it, or nobody can hold it.
+    Parameters
+    ----------
+    focal_length : float, optional
+        In mm.
+    f_number : float, optional
+        Focal length over the diameter of the entrance pupil.
+    fields : sequence of float, optional
+        Degrees off the axis.
+    wavelengths : sequence of float, optional
+        In µm; the middle one is that of the focal length.
+    edge : float, optional
+        The least thickness in mm of a glass at the edge of its used part, for mounting.
+
+    Raises
+    ------
+    ArgumentError
+        A number is out of range.
+
+    Examples
+    --------
+    >>> from fmnes.problems.real import lens
+    >>> lens.Specification(f_number=4.0).focal_length
+    50.0
     """
 
     focal_length: float = 50.0
@@ -47,5 +67,5 @@ class Specification:
 
     @property
     def primary(self) -> int:
-        """The position of the wavelength that focal length and pupil belong to."""
+        """The position of the wavelength to which focal length and pupil refer."""
         return len(self.wavelengths) // 2
