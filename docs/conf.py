@@ -13,7 +13,7 @@ project = "fmnes"
 version = release = __version__
 copyright = "the authors of fmnes"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "plain_docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "plain_docstrings"]
 exclude_patterns = ["_build", "skeleton"]
 nitpicky = False
 suppress_warnings = ["misc.highlighting_failure"]
@@ -26,6 +26,9 @@ myst_enable_extensions = ["colon_fence"]
 autodoc_mock_imports = ["jax", "distributed", "ray", "mpi4py", "joblib"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say it in words
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True  # fields of classes are no pages of their own
 autodoc_class_signature = "mixed"
 add_module_names = False
 toc_object_entries_show_parents = "hide"

@@ -1,7 +1,8 @@
-"""Our docstrings are plain text, to be read in a terminal; Sphinx wants reStructuredText.
+"""Docstrings are plain text, to be read in a terminal; Sphinx wants reStructuredText.
 
-What is indented behind a sentence is code; `name: what it means` is an entry of a list, whose further lines
-are indented; everything else is prose, in which nothing is markup but `code`.
+Text that is indented behind a sentence is code; `name: what it means` is an entry of a list, whose further
+lines are indented; everything else is prose, in which only `code` is markup. The headings, entries and
+examples of numpydoc sections are left to `sphinx.ext.napoleon`, which runs after this.
 """
 
 from __future__ import annotations
@@ -11,21 +12,34 @@ from typing import Any
 
 #: "x0: where to start", "lower, upper: bounds".
 ENTRY = re.compile(r"([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*(?: \(or \w+\))?): (\S.*)")
+#: What the lines of a numpydoc section are: `name : type` or a type, each with an indented description.
+SECTIONS = ("Parameters", "Returns", "Yields", "Raises", "Attributes")
+EXAMPLES = "Examples"
 
 
 def as_restructured_text(lines: list[str]) -> list[str]:
+    """The lines of a docstring as reStructuredText with numpydoc sections."""
     out: list[str] = []
     for block in _blocks(lines):
-        if block[0].endswith(":") and block[1:] and all(line.startswith("    ") for line in block[1:]):
-            heading = [] if block[0] == "Args:" else [_prose(block[0]), ""]
-            out += [*heading, *_entries([line.removeprefix("    ") for line in block[1:]]), ""]
-        elif block[0].startswith((" ", ">>>", "===")):
+        if block[0] in SECTIONS and block[1:2] and set(block[1]) == {"-"}:
+            out += [*block[:2], *map(_described, block[2:]), ""]
+        elif block[0] == EXAMPLES or block[0].startswith(">>>"):
+            out += [*block, ""]
+        elif block[0].startswith((" ", "===")):
             out += ["::", "", *(f"    {line}" for line in block), ""]
         elif ENTRY.fullmatch(block[0]) and _are_entries(block):
             out += [*_entries(block), ""]
         else:
             out += [*(_prose(line) for line in block), ""]
     return out
+
+
+def _described(line: str) -> str:
+    """A line of a section: its entries stay as they are, their descriptions are prose."""
+    if not line.startswith(" "):
+        return line
+    text = line.lstrip()
+    return line[: len(line) - len(text)] + _prose(text)
 
 
 def _blocks(lines: list[str]) -> list[list[str]]:
@@ -70,5 +84,5 @@ def _process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
 
 
 def setup(app: Any) -> dict[str, Any]:
-    app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-docstring", _process, priority=400)  # before napoleon
     return {"parallel_read_safe": True}

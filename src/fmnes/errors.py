@@ -82,12 +82,10 @@ class SnapshotError(FmnesError):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import os
     >>> import fmnes
-    >>> path = os.path.join(tempfile.mkdtemp(), "search.npz")
-    >>> _ = open(path, "w").write("something else")
     >>> try:
-    ...     fmnes.Optimizer.load(path)
+    ...     fmnes.Optimizer.load(os.devnull)
     ... except fmnes.SnapshotError:
     ...     print("not a saved search")
     not a saved search

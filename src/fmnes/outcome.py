@@ -31,7 +31,7 @@ class Outcome:
 
     Attributes
     ----------
-    status : Literal["value", "infeasible", "lost"]
+    status : {"value", "infeasible", "lost"}
         Whether it has a value, failed, or was lost.
     value : float
         The objective's value; +inf unless `status` is "value".
@@ -47,7 +47,7 @@ class Outcome:
         How long the evaluation took; NaN if it was not measured.
     remembered : bool
         It comes from the log; the objective was not called.
-    outputs : dict[str, Any] | None
+    outputs : dict or None
         Further outputs beside the value, {name: number, str, True, False or None}; they are stored and do
         not affect the search. None if there are none.
     """

@@ -111,7 +111,7 @@ class Best(NamedTuple, Generic[X]):
 
     Attributes
     ----------
-    x : X | None
+    x : ndarray or dict or None
         The point, (d,); with named parameters {name: value}.
     fun : float
         Its value.
@@ -146,7 +146,7 @@ class View(EqualByValue, Generic[X]):
         Evaluations so far, of all searches together; failed ones included.
     population_size : int
         Points of the next generation.
-    mean : X
+    mean : ndarray or dict
         Mean of the points it samples, (d,); with named parameters {name: value}.
     sigma : float
         The step size in the search's own numbers. These are the numbers of x, except on log scales, with
@@ -161,7 +161,7 @@ class View(EqualByValue, Generic[X]):
         outside the bounds has none (`bounds_as="failure"`), although it cost no evaluation.
     generation_best : float
         Best value of the last complete generation; +inf if it had none.
-    best : Best[X]
+    best : Best
         The best of all searches so far.
     restart : int
         Number of earlier searches: restarts and second looks.
@@ -250,7 +250,7 @@ class Failure(EqualByValue):
         In the user's units, named parameters in their order. (≤ 100, d)
     detail : str
         The end of the first one's traceback or error output.
-    directory : str | None
+    directory : str or None
         Where a program's files of such a failure are kept; only `fmnes.read_run` fills it in.
 
     Examples
@@ -280,7 +280,7 @@ class Result(EqualByValue, Generic[X]):
 
     Attributes
     ----------
-    x : X
+    x : ndarray or dict
         Best feasible point, (d,); with named parameters {name: value}. It is None if no evaluation
         succeeded (`fun` is +inf then); the type does not say so.
     fun : float
@@ -288,7 +288,7 @@ class Result(EqualByValue, Generic[X]):
     success : bool
         The target was reached or, without a target, the search converged to a finite value; where points
         fail, a second look found nothing better.
-    stop_reason : StopReason | None
+    stop_reason : StopReason or None
         Why it ended; None for an `Optimizer` that may continue.
     message : str
         The same in words, with the numbers.
@@ -298,28 +298,28 @@ class Result(EqualByValue, Generic[X]):
         Complete generations.
     n_infeasible : int
         Evaluations that failed (points outside the bounds cost none and are not counted).
-    x_mean : X
+    x_mean : ndarray or dict
         Mean of the final search distribution, as `x`; often the better answer if the objective is noisy.
-    seed : int | None
+    seed : int or None
         The seed that repeats this run; None if a Generator was passed in.
-    failures : list[Failure]
+    failures : list of Failure
         Why evaluations failed, the most frequent reason first.
-    history : ndarrays
+    history : Columns
         One array per column (see `fmnes.result.Columns`), one entry per generation:
         pandas.DataFrame(result.history) reads it. Above 32,768 generations every second one is kept, then
         every fourth, and so on, and always the last. Empty for an `Optimizer`.
     second_looks : int
         How often the run searched again from where it had converged; the message says what that found.
-    covariance : ndarray | None
+    covariance : ndarray or None
         Covariance of the final search distribution, for a warm start; None above 300 coordinates. (d, d)
     sigma0 : float
         The step size the search began with, for a warm start.
     n_repeated : int
         Points that were known already, and were not evaluated again: they cost nothing and are not in
         `nfev`. Only if every coordinate is discrete.
-    parameters : dict[str, Any] | None
+    parameters : dict or None
         The named parameters, {name: fmnes.Real or fmnes.Integer}; None with arrays.
-    evaluations : Evaluations | None
+    evaluations : Evaluations or None
         Every evaluation, as a table, if `keep_evaluations` asked for it.
 
     Examples

@@ -43,10 +43,19 @@ def test_plain_docstrings_become_markup() -> None:
 
     code(*args)
 
-Args:
-    fun: takes a point
-        or `many`.
-    lower, upper: bounds.
+lower, upper: bounds, whose further lines
+    are indented.
+
+Parameters
+----------
+fun : callable
+    Takes a point *or* `many`.
+**options
+    Others.
+
+Examples
+--------
+>>> f(*args)
 """
     assert as_restructured_text(plain.splitlines()) == [
         r"Looks \*up\* ``x``.",
@@ -55,9 +64,19 @@ Args:
         "",
         "        code(*args)",
         "",
-        "- **fun**: takes a point",
-        "  or ``many``.",
-        "- **lower**, **upper**: bounds.",
+        "- **lower**, **upper**: bounds, whose further lines",
+        "  are indented.",
+        "",
+        "Parameters",
+        "----------",
+        "fun : callable",
+        r"    Takes a point \*or\* ``many``.",
+        "**options",
+        "    Others.",
+        "",
+        "Examples",
+        "--------",
+        ">>> f(*args)",
         "",
     ]
 

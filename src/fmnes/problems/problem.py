@@ -40,7 +40,7 @@ class Problem:
         The name that `get` takes.
     d : int
         Number of coordinates.
-    fun : Callable[[ndarray], ndarray]
+    fun : callable
         The objective; +inf if `is_feasible` is false.
     x0 : ndarray
         The mean to start from, (d,), read-only and feasible.
@@ -50,7 +50,7 @@ class Problem:
         The optimum, (d,), read-only and feasible.
     minimum : float
         The value at the optimum.
-    is_feasible : Callable[[ndarray], ndarray]
+    is_feasible : callable
         Whether a point is feasible.
     """
 

@@ -47,10 +47,10 @@ class Evaluations:
         "value", "infeasible" (it failed) or "lost" (the machine failed).
     value : ndarray
         The objective's value; NaN if there is none.
-    parameters : dict[str, ndarray]
+    parameters : dict of str to ndarray
         The points: a column for each name; whole numbers as int64. Empty above 10,000 coordinates, which
         are not stored.
-    outputs : dict[str, ndarray]
+    outputs : dict of str to ndarray
         Further outputs: a column for each name; NaN or None if an evaluation has none of that name.
     reason : ndarray
         Why it failed or was lost; empty for a value.

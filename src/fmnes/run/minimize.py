@@ -217,9 +217,9 @@ def minimize(
         longer steps and four times the population, before success is reported.
     evaluate_start : bool, optional
         Evaluate x0 first; False saves this evaluation.
-    known : sequence of (x, value), optional
-        Evaluations from before: they are remembered, and the best one is kept, at no cost. None or NaN for a
-        point that fails.
+    known : sequence of pairs, optional
+        Pairs (x, value) from before: they are remembered, and the best one is kept, at no cost. The value is
+        None or NaN for a point that fails.
     covariance : array_like, optional
         Covariance (d, d) of the first points instead of the identity; `sigma0`, if given too, replaces its
         scale. Not for "cma-es" and "cr-fm-nes".

@@ -57,11 +57,11 @@ class Reason:
         When the first of them began, in seconds since the epoch.
     generation : int
         Generation of the first of them; -1: it was the start itself.
-    point : dict[str, Any] | None
+    point : dict or None
         The first of them by name, in the user's units; None if points are too long to be stored.
     detail : str
         The output or the traceback of the first.
-    directory : Path | None
+    directory : Path or None
         What is left of it, if it was a program's and still exists.
     """
 
@@ -86,28 +86,28 @@ class Run:
         The run directory.
     state : str
         "running (process 17 on node3)", the name of a `fmnes.StopReason`, or "stopped; resume it".
-    message : str | None
+    message : str or None
         Why it ended, with the numbers; None if it has not ended.
-    settings : dict[str, Any]
+    settings : dict
         The settings of `minimize` other than those of the search itself.
-    search : dict[str, Any]
+    search : dict
         The method, the first population size, the seed and so on; empty for older runs.
-    versions : dict[str, str]
+    versions : dict of str to str
         Versions of fmnes, NumPy and Python when it began; empty for older runs.
-    objective : dict[str, Any]
+    objective : dict
         The function's name, or the fields of a Command.
-    parameters : dict[str, Parameter] | None
+    parameters : dict of str to Parameter or None
         {name: fmnes.Real or fmnes.Integer}; None with arrays.
-    names : tuple[str, ...]
+    names : tuple of str
         Names of the coordinates: x0, x1, … with arrays. Empty before the first evaluation, if none were
         given.
-    result : Result | None
+    result : Result or None
         What `minimize` returned; None while the run is in progress, and if it was ended from outside.
     best : Best
         The best point so far; `evaluation` counts in the order of the log.
     summary : Summary
         The number of evaluations by status and by reason; when the first began and the last ended.
-    history : ndarrays
+    history : Columns
         One array per column, one entry per generation, as `Result.history`. For a run in progress it is
         as old as the last snapshot: some seconds.
 

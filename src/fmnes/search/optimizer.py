@@ -63,7 +63,7 @@ class Optimizer(Search[X, Xs]):
         As in `fmnes.minimize`.
     ftol : float or None, optional
         As in `fmnes.minimize`.
-    known : sequence of (x, value), optional
+    known : sequence of pairs, optional
         As in `fmnes.minimize`.
     covariance : array_like, optional
         As in `fmnes.minimize`.
@@ -393,7 +393,15 @@ class Optimizer(Search[X, Xs]):
         return feasible
 
     def note(self, x: NDArray[np.float64], value: float) -> None:
-        """A value that is known and not counted: it may be the best."""
+        """Store a known value that does not count as an evaluation; it may be the best.
+
+        Parameters
+        ----------
+        x : ndarray
+            The point in the search's own numbers, (d,).
+        value : float
+            Its value; NaN if it fails.
+        """
         self.remember(x, value)
         if value < self._best.fun:
             x = x.copy()

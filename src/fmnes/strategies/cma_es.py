@@ -160,7 +160,20 @@ class CMAES:
         return state.mean + state.sigma * y  # (40) N(m, σ² C)
 
     def coordinates(self, state: CMAESState, x: Array) -> Array:
-        """The draws of points that may come from anywhere, (n, d)."""
+        """Return the draws z of given points: x = m + σ B D z.
+
+        Parameters
+        ----------
+        state : CMAESState
+            The state.
+        x : ndarray
+            Any points, (n, d).
+
+        Returns
+        -------
+        ndarray
+            z, (n, d).
+        """
         return ((x - state.mean) / state.sigma).dot(state.B) / state.D
 
     def update(self, state: CMAESState, z: Array, f: Array, backend: Backend = NUMPY) -> CMAESState:

@@ -156,7 +156,20 @@ class CRFMNES:
         return mirrored_points_by_columns(steps, state.mean, z, state.D, state.v, backend=backend)
 
     def coordinates(self, state: CRFMNESState, x: Array) -> Array:
-        """The draws of points that may come from anywhere, (n, d): y = z + κ a v̄, so a = v̄·y/(1 + κ)."""
+        """Return the draws z of given points: y = z + κ a v̄, so a = v̄·y/(1 + κ).
+
+        Parameters
+        ----------
+        state : CRFMNESState
+            The state.
+        x : ndarray
+            Any points, (n, d).
+
+        Returns
+        -------
+        ndarray
+            z, (n, d).
+        """
         length, _, kappa = lengths(state.v, NUMPY)
         y = (x - state.mean) / (state.sigma * state.D)
         v_bar = state.v / length
@@ -234,7 +247,20 @@ class CRFMNES:
         return Shape(state.mean, state.sigma, _spread(state, backend), phase)
 
     def deviations(self, state: CRFMNESState, backend: Backend = NUMPY) -> Array:
-        """Of the coordinates: the roots of the covariance's diagonal, without the matrix."""
+        """Return the standard deviations of the coordinates, the roots of the diagonal of `covariance`.
+
+        Parameters
+        ----------
+        state : CRFMNESState
+            The state.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        ndarray
+            (d,).
+        """
         return state.sigma * _spread(state, backend)
 
     def covariance(self, state: CRFMNESState, backend: Backend = NUMPY) -> Array:

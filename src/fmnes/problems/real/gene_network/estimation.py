@@ -75,7 +75,7 @@ class GeneNetworkProblem:
 
     Attributes
     ----------
-    parameters : dict[str, Parameter]
+    parameters : dict of str to Parameter
         The search space: `alpha1`, `beta1`, ..., and `g12`, `h12`: how gene 2 acts on gene 1.
     initial : ndarray
         Initial states (s, k), one state of all genes for each course.
@@ -83,7 +83,7 @@ class GeneNetworkProblem:
         When concentrations are measured, (t,).
     observed : ndarray
         The measured concentrations, (t, s, k).
-    true : dict[str, float]
+    true : dict of str to float
         The network that made the data: a point as for `fun`.
     limit : int
         Evaluations of the right-hand side after which an integration has failed.

@@ -24,7 +24,7 @@ class Lens:
         The requirements.
     stop : int
         The number of the surface that is the stop, from 1.
-    media : tuple[str, ...]
+    media : tuple of str
         The glass or air behind each surface but the last.
     quality : Quality
         What the rays have shown.

@@ -128,11 +128,11 @@ class LensProblem:
     ----------
     name : str
         The name of the form, such as "triplet".
-    parameters : dict[str, Parameter]
+    parameters : dict of str to Parameter
         The search space; `prescription.py` describes each parameter.
     wanted : Specification
         The requirements.
-    known : dict[str, float]
+    known : dict of str to float
         A published design to compare with: a point as for `fun`.
     form : Form
         Surfaces, glasses and stop.
