@@ -263,6 +263,8 @@ def bits(value: Any) -> Any:
     """Numbers as JSON data that keeps every bit."""
     if value is None:
         return None
+    if isinstance(value, dict):  # a point of named parameters
+        return {name: bits(number) for name, number in value.items()}
     array = np.asarray(value)
     return [str(array.dtype), list(array.shape), array.tobytes().hex()]
 

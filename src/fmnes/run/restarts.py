@@ -133,7 +133,7 @@ def _restart(
     if sum(used["small"]) < sum(used["large"]):
         u, v = rng.random(2)
         size = int(first * (0.25 * double / first) ** (u * u))  # λ₀ (½ λ_large/λ₀)^(U²)
-        return Plan("small", size - size % 2 if even else size, 10.0 ** (-2.0 * v), origin)
+        return Plan("small", size - size % 2 if even else size, float(10.0 ** (-2.0 * v)), origin)
     if not limited and len(used["large"]) >= MAX_LARGE:
         return None
     return Plan("large", double, origin=origin)

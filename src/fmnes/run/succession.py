@@ -57,7 +57,8 @@ def searches_until(state: RunState, stop: Stop) -> list[Searched]:
 
 def has_gained(state: RunState) -> bool:
     """Has the present search found something better than those before?"""
-    firsts = [state.start.value, *state.history.rows[:1, _GENERATION_BEST]]
+    # As plain floats: what is decided from them goes into a snapshot, which takes no bool of NumPy.
+    firsts = [state.start.value, *state.history.rows[:1, _GENERATION_BEST].tolist()]
     first = max((f for f in firsts if np.isfinite(f)), default=state.totals.best.fun)
     return is_better(state.opt.best.fun, state.totals.best.fun, first)
 
