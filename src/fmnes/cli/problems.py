@@ -26,6 +26,7 @@ from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.program import find_program
 from fmnes.parameters import Integer, Parameter, Real
 from fmnes.run.settings import Settings
+from fmnes.run.succession import check_origin
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
 
@@ -155,9 +156,8 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
     try:
         opt = Optimizer(problem.space.parameters, **{name: run[name] for name in _SEARCH if name in run})
         others = {name: value for name, value in run.items() if name in _OTHERS}
-        Settings(**{**_OTHERS, **others})
-        if run.get("restart_from") == "uniform" and not opt.has_finite_bounds:
-            raise ArgumentError("restart_from: found 'uniform' and not all bounds finite; wanted finite ones")
+        settings = Settings(**{**_OTHERS, **others})
+        check_origin(opt, settings.restart_from)
     except ArgumentError as error:
         raise ArgumentError(f"{path}: {error}") from None
     start: dict[str, Any] = opt.start_point

@@ -23,6 +23,7 @@ from fmnes.run.searches import StartPoint
 from fmnes.run.session import run_session
 from fmnes.run.settings import Settings, describe_objective, describe_search, versions
 from fmnes.run.snapshots import RunState
+from fmnes.run.succession import check_origin
 from fmnes.run.warm import parameters_of, warmed
 from fmnes.run.words import words_of
 from fmnes.search.optimizer import Optimizer
@@ -278,7 +279,6 @@ def minimize(
     if callable(x0) and not callable(fun):
         raise ArgumentError("fun: found a point before the function, wanted minimize(fun, x0, sigma0)")
     check_callback(callback)
-    check_flag("vectorized", vectorized)
     check_flag("progress", progress)
     check_flag("keep_evaluations", keep_evaluations)
     if run_dir is not None:
@@ -304,7 +304,7 @@ def minimize(
         start |= warmed(warm_start, start, method, space)
     if isinstance(population_size, str) and population_size == "workers":
         usual = Optimizer(**start, method=method, bounds_as=bounds_as, rng=0)
-        crew = count_crew(settings.workers, executor, vectorized)
+        crew = count_crew(settings.workers, executor, settings.vectorized)
         population_size = population_for(crew, len(usual.x0), usual.population_size)
     opt = Optimizer(
         **start,
@@ -318,11 +318,12 @@ def minimize(
         ftol=ftol,
         ahead=ahead,
     )
-    _check_together(opt, restart_from, run_dir)
+    check_origin(opt, settings.restart_from)
+    _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.
     evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
     check_takes_ahead(evaluator, opt.ahead)
-    state = RunState(opt, start=StartPoint(open=bool(evaluate_start)))
+    state = RunState(opt, start=StartPoint(open=settings.evaluate_start))
     config = _describe_run(fun, settings, opt, space)
     kept_as = words_of(config, len(opt.x0)) if keep_evaluations else None
     try:
@@ -343,12 +344,7 @@ def minimize(
         )
 
 
-def _check_together(opt: Optimizer, restart_from: str, run_dir: Any) -> None:
-    """What is wrong only beside another argument."""
-    if restart_from == "uniform" and not opt.has_finite_bounds:
-        raise ArgumentError(
-            "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
-        )
+def _check_can_be_kept(opt: Optimizer, run_dir: Any) -> None:
     if run_dir is not None and not is_known(opt.strategy):
         raise ArgumentError(
             f"method: found {opt.strategy!r}, a strategy of your own, together with run_dir: such a run can "

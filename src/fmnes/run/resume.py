@@ -20,6 +20,7 @@ from fmnes.result import Result, StopReason, View
 from fmnes.run.session import StoppedByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective
 from fmnes.run.snapshots import RunState
+from fmnes.run.succession import check_origin
 from fmnes.run.words import space_of, words_of
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
@@ -194,6 +195,10 @@ def _state(directory: RunDirectory, settings: Settings) -> RunState:
         state = RunState.restore(metadata, arrays)
     except SnapshotError as error:
         raise RunError(f"{directory.path}: {error}") from None
+    try:
+        check_origin(state.opt, settings.restart_from)
+    except ArgumentError as error:
+        raise RunError(f"{directory.path}: found an unusable configuration ({error})") from None
     state.opt.target = settings.target
     limit = settings.max_evaluations
     state.opt.max_evaluations = None if limit is None else max(limit - state.totals.evaluations, 1)
@@ -208,7 +213,7 @@ def _state(directory: RunDirectory, settings: Settings) -> RunState:
 def _settings(directory: RunDirectory, changes: dict[str, Any]) -> Settings:
     try:
         settings = Settings(**directory.config["settings"])
-    except (KeyError, TypeError) as error:
+    except (ArgumentError, KeyError, TypeError) as error:
         raise RunError(f"{directory.path}: found an unusable configuration ({error})") from None
     return replace(settings, **changes)
 
@@ -216,12 +221,12 @@ def _settings(directory: RunDirectory, changes: dict[str, Any]) -> Settings:
 def _objective(directory: RunDirectory, fun: Any) -> Any:
     """The objective to go on with, or None if it is not known."""
     remembered = directory.config.get("objective")
-    if not isinstance(remembered, dict) or remembered.get("kind") not in ("command", "function"):
+    kind = remembered.get("kind") if isinstance(remembered, dict) else None
+    named = kind == "function" and isinstance(remembered.get("name"), str)
+    if not named and kind != "command":
         raise RunError(f"{directory.path}: found an unusable configuration (no objective)")
     if fun is None:
-        if remembered["kind"] == "function":
-            return None
-        return _command(directory, remembered)
+        return None if named else _command(directory, remembered)
     found = describe_objective(fun)
     for key in ("kind", "name", "argv", "names"):
         theirs, ours = (_plain(d.get(key)) for d in (remembered, found))

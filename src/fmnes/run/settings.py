@@ -33,27 +33,31 @@ class Settings:
     retries: int
     on_error: Literal["infeasible", "raise"]
     restarts: int | str
-    target: float | None = None
-    # What older run directories do not mention was not done by them.
-    restart_from: str = "start"
-    second_look: bool = False
-    evaluate_start: bool = False
+    target: float | None
+    restart_from: str
+    second_look: bool
+    evaluate_start: bool
 
     def __post_init__(self) -> None:
-        def settle(name: str, value: Any) -> None:  # 1e4 as 10000
+        """The one check of these values: a run directory's are checked as a user's are."""
+
+        def settle(name: str, value: Any) -> None:  # 1e4 as 10000, NumPy's True as True
             object.__setattr__(self, name, value)
 
-        check_number("target", self.target)
-        check_choice("on_error", self.on_error, ("infeasible", "raise"))
         settle("max_evaluations", check_number("max_evaluations", self.max_evaluations, above=0, whole=True))
-        check_number("max_seconds", self.max_seconds, above=0)
-        check_number("timeout", self.timeout, above=0)
+        for name in ("max_seconds", "timeout"):
+            settle(name, check_number(name, getattr(self, name), above=0))
+        settle("target", check_number("target", self.target))
+        check_choice("on_error", self.on_error, ("infeasible", "raise"))
         settle("restarts", check_restarts(self.restarts))
         check_choice("restart_from", self.restart_from, ORIGINS)
-        check_flag("second_look", self.second_look)
-        check_flag("evaluate_start", self.evaluate_start)
+        for name in ("vectorized", "second_look", "evaluate_start"):
+            check_flag(name, getattr(self, name))
+            settle(name, bool(getattr(self, name)))
         settle("retries", check_count("retries", self.retries, 0))
-        if not (is_number(self.workers, whole=True) and self.workers == -1):
+        if is_number(self.workers, whole=True) and self.workers == -1:
+            settle("workers", -1)
+        else:
             settle("workers", check_count("workers", self.workers, 1, ", or -1: one for each core"))
 
     def evaluator(
@@ -79,8 +83,7 @@ class Settings:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """NumPy's numbers as Python's, which JSON knows."""
-        return {k: v.item() if isinstance(v, np.generic) else v for k, v in asdict(self).items()}
+        return asdict(self)
 
 
 def describe_objective(fun: Any) -> dict[str, Any]:
@@ -113,5 +116,5 @@ def versions() -> dict[str, str]:
 
 def command_from(remembered: dict[str, Any]) -> Command:
     """The Command that a run directory remembers."""
-    left_out = ("kind", "environment_names", "scales")  # the last one of runs up to 0.2
+    left_out = ("kind", "environment_names")
     return Command(**{name: value for name, value in remembered.items() if name not in left_out})

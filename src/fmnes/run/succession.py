@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.errors import ArgumentError
 from fmnes.report.history import COLUMNS
 from fmnes.result import Stop
 from fmnes.run.restarts import Plan, Searched, is_better, next_search
@@ -12,6 +13,7 @@ from fmnes.run.searches import LookedAt
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState
 from fmnes.search.ending import fails_at
+from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import budget_spent, target_reached
 from fmnes.strategies.base import adapts_population_size
 
@@ -78,6 +80,14 @@ def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> N
     searches.plan = plan
     state.totals.take(state.opt)
     state.opt = opt
+
+
+def check_origin(opt: Optimizer, restart_from: str) -> None:
+    """Raises ArgumentError unless a restart can begin there."""
+    if restart_from == "uniform" and not opt.has_finite_bounds:
+        raise ArgumentError(
+            "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
+        )
 
 
 def _origin(state: RunState, origin: str) -> NDArray[np.float64]:

@@ -318,11 +318,16 @@ def _write_json(path: Path, data: dict[str, Any]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return _unwrap(json.loads(read_regular(path, _MAX_JSON_BYTES).decode()))
+        text = read_regular(path, _MAX_JSON_BYTES).decode()
+        return _unwrap(json.loads(text, parse_constant=_refuse_constant))
     except RunError as error:
         raise RunError(f"{path}: {error}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"{path}: found a damaged or foreign file ({error}), wanted a {FORMAT}") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"the number {name}")
 
 
 def _unwrap(envelope: Any) -> dict[str, Any]:
