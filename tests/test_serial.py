@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +30,50 @@ def raises_to_the_right(error: BaseException) -> Any:
     return fun
 
 
-@pytest.mark.parametrize(
-    "error", [faults.Own("unwrap on None"), asyncio.CancelledError(), GeneratorExit(), SystemExit(3)]
-)
-def test_what_is_no_exception_fails_its_point(error: BaseException) -> None:
-    """As it does in a worker. The panic of a library in Rust is one of these."""
+#: As pyo3 makes it, by its module and name; its own class cannot be imported.
+Panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+
+
+@pytest.mark.parametrize("error", [Panic("unwrap on None"), SystemExit(3), SystemExit()], ids=repr)
+def test_an_exit_and_a_panic_fail_their_point(error: BaseException) -> None:
+    """As they do in a worker."""
     result = fmnes.minimize(raises_to_the_right(error), **RUN)
     failed = fmnes.minimize(raises_to_the_right(ValueError()), **RUN)
     assert result.nfev == 60 and result.n_infeasible == failed.n_infeasible > 0
     assert result.fun == failed.fun
     assert [failure.reason.partition(":")[0] for failure in result.failures] == [type(error).__name__]
+
+
+@pytest.mark.parametrize("ahead", [0.0, 0.5])
+@pytest.mark.parametrize("error", [faults.Own("mine"), asyncio.CancelledError(), GeneratorExit()], ids=repr)
+def test_what_else_is_no_exception_goes_through_and_the_run_goes_on(
+    error: BaseException, ahead: float, tmp_path: Path
+) -> None:
+    calls, broken = 0, True
+
+    def fun(x: Any) -> float:
+        nonlocal calls
+        calls += 1
+        if broken and calls == 20:
+            raise error
+        return float(x @ x)
+
+    whole = fmnes.minimize(lambda x: float(x @ x), ahead=ahead, **RUN)
+    with pytest.raises(type(error)) as caught:
+        fmnes.minimize(fun, ahead=ahead, run_dir=tmp_path / "run", **RUN)
+    assert caught.value is error and calls == 20
+    broken = False
+    result = fmnes.resume(tmp_path / "run", fun)
+    assert calls == 61 and result.nfev == 60 and result.n_infeasible == 0  # that one was made twice
+    assert result.fun == whole.fun and np.array_equal(result.x, whole.x)
+
+
+@pytest.mark.parametrize("where", [{"workers": 2}, {"timeout": 60.0}, {"executor": ThreadPoolExecutor(1)}])
+def test_elsewhere_they_fail_their_point(where: dict[str, Any]) -> None:
+    """They cannot always travel from there."""
+    wrong = fmnes.minimize(raises_to_the_right(ValueError()), **RUN)
+    result = fmnes.minimize(raises_to_the_right(asyncio.CancelledError()), **RUN, **where)
+    assert result.nfev == 60 and result.n_infeasible == wrong.n_infeasible > 0 and result.fun == wrong.fun
 
 
 def test_an_interrupt_is_ctrl_c() -> None:

@@ -186,20 +186,30 @@ def _told(tell: Callable[[], str], otherwise: str) -> str:
         return otherwise
 
 
-def call(fun: Callable[[Any], Any], x: Any) -> Outcome:
-    """The outcome of fun(x), whatever it does short of ending the process.
+def call(fun: Callable[[Any], Any], x: Any, *, elsewhere: bool = False) -> Outcome:
+    """The outcome of fun(x). What it raises is a failed evaluation, or is raised: see `_fails_its_point`.
 
-    Only KeyboardInterrupt passes: that is Ctrl-C. Others that are no Exception (asyncio's CancelledError, the
-    panic of a library in Rust, sys.exit) are failures like any other.
+    elsewhere: not in the driver's own thread, but where an executor calls it. From there an exception cannot
+    always travel, and may end or hang the caller's pool: it fails its point, whatever it is but Ctrl-C.
     """
     try:
         return from_return(call_in_one_process(fun, x))
     except WrongType as error:
         return infeasible(str(error), fault=WRONG_TYPE)
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or not (elsewhere or _fails_its_point(error)):
+            raise
         return from_exception(error)
+
+
+def _fails_its_point(error: BaseException) -> bool:
+    """Is it the simulation's own: an exception, sys.exit, or the panic of a Rust extension?
+
+    Others that are no Exception are meant for the code around the run, such as asyncio's CancelledError.
+    """
+    kind = type(error)
+    panic = (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")  # a BaseException
+    return panic or isinstance(error, (Exception, SystemExit))
 
 
 def call_in_one_process(fun: Callable[[Any], Any], x: Any) -> Any:

@@ -241,7 +241,7 @@ class _Direct:
 def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
     """Where the executor runs it. Plain data only goes back: an exception of the user's may break a pool."""
     began = time.monotonic()
-    outcome = call(fun, x)
+    outcome = call(fun, x, elsewhere=True)
     seconds = time.monotonic() - began
     words = (outcome.reason, outcome.fault, outcome.detail)
     return outcome.status, outcome.value, *words, seconds, outcome.outputs

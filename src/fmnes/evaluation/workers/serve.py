@@ -56,7 +56,7 @@ def _answer(fun: Callable[[Any], Any], x: Vector) -> bytes:
 
 def _outcome(fun: Callable[[Any], Any], x: Vector) -> Outcome:
     try:
-        return call(fun, x)
+        return call(fun, x, elsewhere=True)
     except BaseException as error:
         # KeyboardInterrupt: Ctrl-C goes to the driver, so this one is the objective's own.
         with suppress(BaseException):

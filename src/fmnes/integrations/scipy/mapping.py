@@ -78,4 +78,4 @@ class MapEvaluator:
 
 def evaluate(fun: Callable[[Any], Any], x: Vector) -> Outcome:
     began = time.monotonic()
-    return replace(call(fun, x), seconds=time.monotonic() - began)
+    return replace(call(fun, x, elsewhere=True), seconds=time.monotonic() - began)
