@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -13,9 +14,10 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import outputs
+from fmnes import RunError, outputs
 from fmnes.evaluation.workers import messages
 from fmnes.outcome import Outcome, WrongType, from_return, infeasible, lost
+from fmnes.storage import rows
 from tests.rows import through
 
 
@@ -169,12 +171,107 @@ def test_a_worker_s_answer_comes_back_with_its_outputs(outcome: Outcome) -> None
 
 
 @through(
-    ("more",), [(b"{",), (b"[]",), (b'{"a": []}',), (b'{"a": {}}',), (b'{"a": {"number": "x"}}',), (b"1",)]
+    "more",
+    [
+        *(b"{", b"[]", b'{"a": []}', b'{"a": {}}', b'{"a": {"number": "x"}}', b"1", b"[" * 100_000, b"\xff"),
+        *(b'{"a": 1e999}', b'{"a": 1, "a": 1}', b'{"\\ud800": 1}', b'{"a": %d}' % 10**400),
+    ],
 )
 def test_an_answer_that_no_worker_gives(more: bytes) -> None:
     for answer in (Outcome("value", 1.0), infeasible("no")):
-        with pytest.raises((ValueError, TypeError)):
+        with pytest.raises(ValueError):
             messages.decode(messages.encode(answer) + b"\n" * (answer.status != "value") + more, 1.0)
+
+
+@through(
+    "plain",
+    [
+        {"a": 10**400},
+        {"a": 2**63},
+        {"a": math.inf},
+        {"a": [1.0]},
+        {"a": {"number": "1.0"}},
+        {"a": {"number": "nan", "b": 1}},
+        {"a": {"number": ["nan"]}},
+        {"\ud800": 1},
+        {"a": "\udfff"},
+        {" ": 1},
+        {str(i): 1 for i in range(1001)},
+        {"a": "b" * 10_000},
+        [],
+        None,
+    ],
+)
+def test_outputs_from_elsewhere_are_checked_as_those_of_a_function(plain: Any, tmp_path: Any) -> None:
+    with pytest.raises(ValueError):
+        outputs.load(plain)
+    data = json.dumps({"outputs": plain})
+    key = (0, 0, 0, 0, 0)
+    with pytest.raises(RunError, match="damaged outputs"):
+        rows.decode_more((*key, data, rows._more_checksum(key, data)))
+
+
+@through(
+    "text", ['{"a": 1, "a": 2}', '{"a": NaN}', '"\\ud800"', b"\xff", "[" * 100_000, "1" * 5000, "", "{}x"]
+)
+def test_json_that_is_not_ours_is_a_value_error(text: Any) -> None:
+    with pytest.raises(ValueError):
+        outputs.read_json(text)
+
+
+def test_json_as_we_write_it() -> None:
+    for plain in ({"a": ["σ", "\U0001f600", None, True, 1.5, 2**62]}, [], "x", 3):
+        for text in (json.dumps(plain), json.dumps(plain, ensure_ascii=False)):
+            assert outputs.read_json(text) == outputs.read_json(text.encode()) == plain
+
+
+class Liar(ThreadPoolExecutor):
+    """An executor that brings back something else than what was evaluated."""
+
+    def __init__(self, back: Any) -> None:
+        super().__init__(1)
+        self.back = back
+
+    def submit(self, fun: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
+        return super().submit(lambda: self.back)
+
+
+@through(
+    "back",
+    [
+        None,
+        3,
+        ("value",),
+        ("value", 1.0, "", "", "", 0.1, {"a": 10**400}),
+        ("value", 1.0, "", "", "", 0.1, [1]),
+        ("value", 10**400, "", "", "", 0.1, None),
+        ("value", math.nan, "", "", "", 0.1, None),
+        ("value", 1.0, "", "", "", 10**400, None),
+        ("excellent", 1.0, "", "", "", 0.1, None),
+        (["value"], 1.0, "", "", "", 0.1, None),
+        ("infeasible", math.inf, None, "", "", 0.1, None),
+        ("outcome", b"", 0.1),
+        ("outcome", None, 0.1),
+        ("outcome", messages.encode(Outcome("value", 1.0)), None),
+        ("outcome", messages.encode(Outcome("value", 1.0)) + b"[" * 100_000, 0.1),
+    ],
+)
+def test_what_an_executor_brings_back_is_an_answer_or_lost(back: Any) -> None:
+    for timeout in (None, 60.0):
+        with Liar(back) as executor:
+            result = fmnes.minimize(
+                weighed, [1.0, 1.0], 0.3, rng=1, executor=executor, timeout=timeout, retries=0
+            )
+        assert (result.stop_reason.name, result.nfev) == ("LOST", 0)
+        assert "the executor failed" in result.message
+
+
+def test_text_that_cannot_be_written_comes_back_from_an_executor_as_escapes(tmp_path: Any) -> None:
+    back = ("value", 1.0, "", "", "", 0.1, {"\ud800": "\udfff", "n": 2**63})
+    with Liar(back) as executor:
+        fmnes.minimize(weighed, [1.0], 0.3, executor=executor, max_evaluations=3, run_dir=tmp_path / "run")
+    row = fmnes.read_run(tmp_path / "run").evaluations
+    assert (row["\\ud800"][0], row["n"][0]) == ("\\udfff", 2.0**63)
 
 
 def test_nan_is_valid_json() -> None:
@@ -200,9 +297,9 @@ KINDS = {("value", False), ("infeasible", True), ("infeasible", None)}
 def run(**how: Any) -> list[tuple[Any, ...]]:
     result = fmnes.minimize(weighed, [1.0, 1.0], 0.3, rng=1, max_evaluations=30, keep_evaluations=True, **how)
     assert result.nfev == len(result.evaluations) == 30
-    rows = result.evaluations
+    found = result.evaluations
     return list(
-        zip(rows["slot"], rows["status"], map(str, rows["mass"]), rows["left"], rows["x0"], strict=True)
+        zip(found["slot"], found["status"], map(str, found["mass"]), found["left"], found["x0"], strict=True)
     )
 
 

@@ -590,3 +590,28 @@ def test_a_problem_file_that_is_gone(tmp_path):
         read_environment(tmp_path / "gone.toml")
     with pytest.raises(fmnes.ArgumentError, match="it is no plain file"):
         read_environment(tmp_path)
+
+
+# Outputs that are refused as those of a function are
+
+
+def test_more_outputs_than_are_kept_fail_the_evaluation():
+    long = {f"n{i}": {"regex": rf"n{i}=(\w+)"} for i in range(60)}
+    text = "1.5\n" + "\n".join(f"n{i}={'a' * 200}" for i in range(60)) + "\n1.5"
+    outcome = run(prints(text, outputs=long))
+    assert (outcome.status, outcome.fault) == ("infeasible", "garbled output")
+    assert "the program left outputs of" in outcome.reason and "wanted at most 10000" in outcome.reason
+
+
+@through(
+    "outputs",
+    [
+        {str(i): {"regex": "a"} for i in range(1001)},
+        {" ": {"regex": "a"}},
+        {3: {"regex": "a"}},
+        {"a\0": {"regex": "a"}},
+    ],
+)
+def test_names_of_outputs_that_cannot_be_kept(outputs):
+    with pytest.raises(fmnes.ArgumentError, match=r"^outputs: found"):
+        prints("1", outputs=outputs)

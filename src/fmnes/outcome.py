@@ -84,6 +84,33 @@ def lost(reason: str, *, detail: str = "") -> Outcome:
     return Outcome("lost", reason=_text(reason), detail=_text(detail)[-DETAIL_LIMIT:])
 
 
+def read_outcome(
+    status: Any, value: Any, reason: Any, fault: Any, detail: Any, seconds: Any, outputs: Any
+) -> Outcome:
+    """The outcome with these fields, which come from another process or from a file.
+
+    Raises ValueError where an evaluation cannot have ended so. `outputs` is checked by its own readers:
+    `outputs.load` for JSON, `outputs.read_outputs` for objects.
+    """
+    if not all(isinstance(word, str) for word in (reason, fault, detail)):
+        raise ValueError("a reason, fault or detail that is no text")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise ValueError("a duration that is no number")
+    if not (seconds != seconds or 0 <= seconds < 1e18):  # an integer may be too large for isnan
+        raise ValueError("a duration that is no time")
+    if status == "value":
+        if type(value) is not float or not math.isfinite(value):
+            raise ValueError("a value that is no finite number")
+        outcome = Outcome("value", value)
+    elif status == "infeasible":
+        outcome = infeasible(reason, fault=_text(fault), detail=detail)
+    elif status == "lost":
+        outcome = replace(lost(reason, detail=detail), fault=_text(fault))
+    else:
+        raise ValueError("neither a value nor a failure")
+    return replace(outcome, seconds=float(seconds), outputs=outputs)
+
+
 def _text(text: str) -> str:
     """What can be written to a file: a byte that was no text is shown as an escape."""
     return text.encode(errors="backslashreplace").decode()

@@ -97,14 +97,54 @@ def dump(outputs: Outputs) -> str:
 
 
 def load(plain: Any) -> Outputs | None:
-    """The way back from JSON data. Raises ValueError for what `dump` never writes."""
+    """The way back from JSON data. Raises ValueError for what `dump` never writes.
+
+    It is checked by `read_outputs`, as what a function returns: what comes from elsewhere is trusted no more.
+    """
     if not isinstance(plain, dict):
         raise ValueError("outputs that are no table")
-    outputs = {}
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            value = float(str(value.get("number")))
-        elif not isinstance(value, (str, bool, int, float, type(None))):
-            raise ValueError("outputs that are no plain values")
-        outputs[name] = value
-    return outputs or None
+    found = {name: _from_plain(value) for name, value in plain.items()}
+    try:
+        outputs = read_outputs(found)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    if dump(outputs or {}) != dump(found):
+        raise ValueError("outputs that cannot be written as they are")
+    return outputs
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        if set(value) != {"number"} or value["number"] not in ("nan", "inf", "-inf"):
+            raise ValueError("an output that is no plain value")
+        return float(value["number"])
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("an output that is no number of JSON")
+    return value
+
+
+def read_json(data: bytes | str) -> Any:
+    """JSON as we write it, from a place where others may write.
+
+    Raises ValueError for anything else, also for what `json` itself takes: a key that occurs twice, NaN, text
+    that cannot be written to a file, and nesting that is too deep for it.
+    """
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        found = json.loads(text, object_pairs_hook=_table, parse_constant=_refuse)
+        if "\\u" in text:  # an escape may be half a character, a lone surrogate
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return found
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key that occurs twice")
+    return found
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant}, which is not JSON")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import logging
@@ -31,13 +32,14 @@ from fmnes.evaluation.queue import place
 from fmnes.evaluation.queue.board import VANISHED, Board
 from fmnes.evaluation.queue.claims import Claims
 from fmnes.evaluation.queue.fingerprint import differences, fingerprint
-from fmnes.evaluation.queue.job import Job, read_job
+from fmnes.evaluation.queue.job import Job, read_job, write_job
 from fmnes.evaluation.queue.leases import Crew
 from fmnes.evaluation.queue.messages import dump_answer, dump_task, load_answer, load_task
 from fmnes.evaluation.queue.names import Name, new_worker, read_claim, read_task
 from fmnes.outcome import Outcome, infeasible
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
+from fmnes.space import Space
 from tests import queue_model
 
 ROOT = Path(__file__).parents[2]
@@ -1042,11 +1044,147 @@ def test_points_and_values_are_exact() -> None:
     ):
         found = load_answer(dump_answer("job", KEY, x, outcome), "job", KEY, x)
         assert repr(found) == repr(outcome)
-    for value in ("NaN", "1e999", "{}", "[1]"):
-        text = dump_answer("job", KEY, x, Outcome("value", 1.0)).replace(
-            b'"seconds": null', b'"seconds": %s' % value.encode()
-        )
-        assert np.isnan(load_answer(text, "job", KEY, x).seconds)
+    assert np.isnan(load_answer(dump_answer("job", KEY, x, Outcome("value", 1.0)), "job", KEY, x).seconds)
+
+
+VALID = dump_answer("job", KEY, X, Outcome("value", 1.5, seconds=2.5, outputs={"mass": 3.0, "word": "a"}))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"0x1.8000000000000p+0"', '"0x1p99999"'),
+        ('"0x1.8000000000000p+0"', '"0x1.8p0"'),
+        ('"0x1.8000000000000p+0"', '"nan"'),
+        ('"0x1.8000000000000p+0"', '"inf"'),
+        ('"0x1.8000000000000p+0"', "1.5"),
+        ('"0x1.8000000000000p+0"', '["0x1.8000000000000p+0"]'),
+        ("2.5", "NaN"),
+        ("2.5", "1e999"),
+        ("2.5", "-1.0"),
+        ("2.5", "true"),
+        ("2.5", "[1]"),
+        ("2.5", "1" + "0" * 400),
+        ("2.5", "1" + "0" * 5000),
+        ('"value",', '["value"],'),
+        ('"fault": ""', '"fault": null'),
+        ('"reason": ""', '"reason": {}'),
+        ('"detail": ""', '"detail": "\\ud800"'),
+        ('"detail": ""', f'"detail": "{"a" * 3000}"'),
+        ('"detail": ""', '"detail": "", "detail": "twice"'),
+        ('"detail": ""', '"detail": "", "more": 1'),
+        ('"status"', '"standing"'),
+        ("[0, 0, 0, 0, 0]", "[0, false, 0, 0.0, 0]"),
+        ("[0, 0, 0, 0, 0]", "[" * 100_000 + "]" * 100_000),
+        ("3.0", "1" + "0" * 400),
+        ("3.0", "1e999"),
+        ("3.0", str(2**63)),
+        ("3.0", "[1.0]"),
+        ("3.0", '{"number": "1.0"}'),
+        ("3.0", '{"number": "nan", "more": 1}'),
+        ('"mass"', '"\\ud800"'),
+        ('"mass"', '" "'),
+        ('"word": "a"', '"mass": 4.0'),
+        ('"word": "a"', ", ".join(f'"{i}": 1' for i in range(1001))),
+        ('"word": "a"', f'"word": "{"a" * 10_000}"'),
+        ('"a"', '"\\udfff"'),
+    ],
+)
+def test_an_answer_that_no_worker_writes_is_a_value_error(old: str, new: str) -> None:
+    text = VALID.decode()
+    assert load_answer(VALID, "job", KEY, X).outputs == {"mass": 3.0, "word": "a"}
+    assert old in text
+    with pytest.raises(ValueError):
+        load_answer(text.replace(old, new, 1).encode(), "job", KEY, X)
+
+
+#: What is put in the place of a part of a message.
+ODD: list[Any] = [None, True, 0, -1, 1.0, 10**400, 2**63, 1e308, "", "0x1p99999", "\ud800", "nan", "../../x"]
+ODD += ["a" * 3000, "\0", [], [[]] * 3, {}, {"number": "nan"}, {"a": {"a": {}}}, "-inf", {"": 1}, "1" * 5000]
+
+
+def mutated(rng: np.random.Generator, valid: bytes) -> bytes:
+    """A message that is almost as it was."""
+    if rng.random() < 0.6:  # of the parts one is another, missing, or somewhere else
+        plain = json.loads(valid)
+        for _ in range(rng.integers(1, 3)):
+            inner = plain
+            while True:
+                names = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
+                if not names:
+                    break
+                name = names[rng.integers(len(names))]
+                if isinstance(inner[name], (dict, list)) and inner[name] and rng.random() < 0.7:
+                    inner = inner[name]
+                    continue
+                odd = copy.deepcopy(ODD[rng.integers(len(ODD))])
+                if rng.random() < 0.2:
+                    inner.pop(name)
+                elif isinstance(inner, dict) and rng.random() < 0.3:
+                    inner[odd if isinstance(odd, str) else "more"] = inner[name]
+                else:
+                    inner[name] = odd
+                break
+        data = bytearray(json.dumps(plain).encode())
+    else:
+        data = bytearray(valid)
+    for _ in range(rng.integers(0, 4)):  # and some bytes are
+        where = int(rng.integers(len(data) + 1))
+        kind = rng.integers(4)
+        if kind == 0 and where < len(data):
+            data[where] = rng.integers(256)
+        elif kind == 1:
+            del data[where : where + int(rng.integers(1, 20))]
+        elif kind == 2:
+            data[where:where] = rng.bytes(3)
+        else:
+            parts = (b"[", b'{"a":', b"1e999", b"NaN", b"\\ud800", b"9" * 400, b"\x00", b'"mass": 1,')
+            data[where:where] = parts[rng.integers(len(parts))]
+    return bytes(data)
+
+
+def test_mutated_messages_are_read_or_refused_with_a_value_error() -> None:
+    rng = np.random.default_rng(4)
+    failed = dump_answer("job", KEY, X, infeasible("mesh", fault="F", detail="at node 7"))
+    accepted = 0
+    for i in range(6000):
+        valid = failed if i % 4 == 0 else VALID
+        try:
+            outcome = load_answer(mutated(rng, valid), "job", KEY, X)
+        except ValueError:
+            continue
+        accepted += 1  # then it can be logged and sent on
+        again = load_answer(dump_answer("job", KEY, X, outcome), "job", KEY, X)
+        assert again == outcome or again.outputs is not None
+        repr(outcome).encode()
+    assert 0 < accepted < 3000
+    task = dump_task("job", KEY, X)
+    for _ in range(2000):
+        try:
+            assert np.isfinite(load_task(mutated(rng, task), KEY, 2)[1]).all()
+        except ValueError:
+            continue
+
+
+@pytest.mark.parametrize("name", [place.JOB, place.MARK])
+def test_a_mutated_file_of_the_queue_is_an_error_of_ours(tmp_path: Path, name: str) -> None:
+    place.make_place(tmp_path)
+    space = Space({"width": fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)})
+    write_job(tmp_path, Job(fingerprint(queue_model.other), 2, 60.0, 30.0, space, "run", "driver"))
+    valid = (tmp_path / name).read_bytes()
+    rng = np.random.default_rng(4)
+    accepted = 0
+    for _ in range(2000):
+        (tmp_path / name).write_bytes(mutated(rng, valid))
+        try:
+            job = read_job(tmp_path)
+            assert place.is_place(tmp_path)
+            accepted += 1
+            assert job
+            assert job.id and repr(job).encode()
+        except RunError:
+            continue
+    assert accepted < 1500
 
 
 def test_names_are_read_as_they_are_written() -> None:

@@ -34,8 +34,8 @@ from fmnes.evaluation.named import Named
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.runnable import check_runnable
 from fmnes.evaluation.workers.messages import decode
-from fmnes.outcome import Outcome, call, lost
-from fmnes.outputs import Outputs
+from fmnes.outcome import Outcome, call, lost, read_outcome
+from fmnes.outputs import Outputs, read_outputs
 from fmnes.result import Vector
 from fmnes.space import Space
 
@@ -213,8 +213,9 @@ class _Direct:
 
     def collect(self, future: Future[Any]) -> Outcome:
         try:
-            status, value, reason, fault, detail, seconds, outputs = future.result()
-            return Outcome(status, value, reason, fault, detail, seconds, outputs=outputs)
+            status, value, reason, fault, detail, seconds, found = future.result()
+            outputs = None if found is None else read_outputs(found)
+            return read_outcome(status, value, reason, fault, detail, seconds, outputs)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a CancelledError is no Exception
@@ -288,7 +289,10 @@ class _Isolated:
                 raise ObjectiveError(f"a worker of the executor cannot evaluate the objective, {words}")
             return lost("a worker of the executor could not load the objective", detail=words)
         self._loaded = True
-        return decode(body, seconds)
+        try:
+            return decode(body, seconds)
+        except (ValueError, TypeError) as error:
+            return self.fate(error)
 
     def fate(self, error: BaseException) -> Outcome:
         """Nobody has reported. What the engine kept may be lost as well."""

@@ -5,7 +5,6 @@ What there may be beside a value stands in a second table, which a log has only 
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from hashlib import blake2b
@@ -15,7 +14,7 @@ import numpy as np
 
 from fmnes.errors import RunError
 from fmnes.outcome import Outcome
-from fmnes.outputs import Outputs, dump, load
+from fmnes.outputs import Outputs, dump, load, read_json
 from fmnes.result import Vector
 
 #: Longer points are not stored, only their hash: they follow from the snapshot and would fill the disk.
@@ -145,7 +144,7 @@ def decode_more(row: tuple[Any, ...]) -> Outputs | None:
     *key, data, checksum = row
     if tuple(map(type, row)) == MORE_TYPES and checksum == _more_checksum(tuple(key), data):
         try:
-            return load(json.loads(data).get("outputs", {}))
-        except (ValueError, AttributeError, RecursionError):
+            return load(read_json(data).get("outputs", {}))
+        except (ValueError, AttributeError):
             pass
     raise RunError(f"found damaged outputs ({Key(*key)})")

@@ -13,6 +13,7 @@ from fmnes.evaluation.programs.environment import check_environment
 from fmnes.evaluation.programs.inputs import TAKEN, check_targets
 from fmnes.evaluation.programs.sources import check_source
 from fmnes.evaluation.programs.template import SomeNumber, parse_argument
+from fmnes.outputs import read_outputs
 
 if TYPE_CHECKING:
     from fmnes.evaluation.programs.command import Command
@@ -69,7 +70,11 @@ def _outputs(found: Any) -> dict[str, dict[str, str]]:
         return {}
     if not isinstance(found, Mapping):
         raise ArgumentError(f"outputs: found {shown(found)}, wanted such as {{'mass': {{'regex': ...}}}}")
+    try:  # as what a function returns: too many, or a name that cannot be written
+        read_outputs(dict.fromkeys(found))
+    except TypeError as error:
+        raise ArgumentError(f"outputs: found {error}") from None
     for name in found:
-        if not isinstance(name, str) or not name.strip() or "\0" in name:
+        if "\0" in name:
             raise ArgumentError(f"outputs: found the name {shown(name)}, wanted text such as 'mass'")
     return {name: check_source(f"outputs, {name}", source) for name, source in found.items()}

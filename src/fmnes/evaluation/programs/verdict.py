@@ -15,6 +15,7 @@ from fmnes.evaluation.programs.output import Text, printable, read_tail
 from fmnes.evaluation.programs.process import TAIL, Ending
 from fmnes.evaluation.programs.sources import find_output, find_value
 from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
+from fmnes.outputs import read_outputs
 
 if TYPE_CHECKING:
     from fmnes.evaluation.programs.command import Command
@@ -65,7 +66,10 @@ def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path
         name: None if _is_old(source, inputs, directory) else find_output(source, ending, directory)
         for name, source in command.outputs.items()
     }
-    return replace(outcome, outputs=outputs)
+    try:
+        return replace(outcome, outputs=read_outputs(outputs))
+    except TypeError as error:
+        return infeasible(f"the program left {error}", fault="garbled output", detail=_both_ends(ending))
 
 
 def _is_old(source: Mapping[str, str], inputs: Inputs, directory: Path) -> bool:

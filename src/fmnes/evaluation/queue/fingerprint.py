@@ -58,10 +58,17 @@ class Fingerprint(NamedTuple):
     @classmethod
     def from_json(cls, data: Any) -> Fingerprint:
         """Raises ValueError for what `as_json` does not write."""
-        if not isinstance(data, dict) or not isinstance(data.get("parts"), dict):
+        if not isinstance(data, dict) or set(data) != {"kind", "name", "parts", "hash"}:
             raise ValueError("no objective")
-        parts = {str(name): str(value) for name, value in data["parts"].items()}
-        return cls(str(data.get("kind")), str(data.get("name")), parts)
+        kind, name, parts = data["kind"], data["name"], data["parts"]
+        if not isinstance(parts, dict) or not all(
+            isinstance(text, str) for text in (kind, name, *parts.values())
+        ):
+            raise ValueError("an objective that is not described as ours")
+        found = cls(kind, name, parts)
+        if found.hash != data["hash"]:
+            raise ValueError("an objective with the hash of another one")
+        return found
 
 
 def differences(ours: Fingerprint, theirs: Fingerprint) -> str:

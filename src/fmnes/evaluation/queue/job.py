@@ -12,6 +12,7 @@ from fmnes.arguments import is_number
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.queue.fingerprint import Fingerprint
 from fmnes.evaluation.queue.place import JOB, read, write
+from fmnes.outputs import read_json
 from fmnes.space import Space
 
 _MAX_BYTES = 256 * 2**20
@@ -65,23 +66,28 @@ def read_job(place: Path) -> Job | None:
     except OSError as error:
         raise RunError(f"{place / JOB}: found a file that cannot be read ({error}), wanted ours") from None
     try:
-        return _job(json.loads(data))
-    except (ValueError, TypeError, LookupError, RecursionError, ArgumentError) as error:
+        return _job(read_json(data))
+    except (ValueError, ArgumentError) as error:
         raise RunError(f"{place / JOB}: found a file that is not ours ({error}), wanted a job") from None
 
 
 def _job(found: Any) -> Job:
+    """Raises ValueError or ArgumentError for what `as_json` does not write."""
+    if not isinstance(found, dict) or set(found) != set(Job._fields):
+        raise ValueError("no job")
     d, timeout, lease = found["d"], found["timeout"], found["lease"]
-    if not is_number(d, whole=True) or not 0 < d < _MAX_DIMENSION:
+    if type(d) is not int or not 0 < d < _MAX_DIMENSION:
         raise ValueError("no dimension")
     if not is_number(lease) or lease <= 0 or not (timeout is None or (is_number(timeout) and timeout > 0)):
         raise ValueError("no seconds")
+    run, driver, over = found["run"], found["driver"], found["over"]
+    if not isinstance(run, str) or not isinstance(driver, str) or not isinstance(over, bool):
+        raise ValueError("no driver")
     space = None if found["space"] is None else Space.from_json(found["space"])
     if space is not None and len(space.names) != d:
         raise ValueError(f"{len(space.names)} parameters for points of {d} coordinates")
     objective = Fingerprint.from_json(found["objective"])
-    names = str(found["run"]), str(found["driver"])
-    return Job(objective, int(d), timeout, float(lease), space, *names, over=found["over"] is True)
+    return Job(objective, d, timeout, float(lease), space, run, driver, over)
 
 
 def beat_seconds(lease: float) -> float:

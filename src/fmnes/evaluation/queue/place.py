@@ -22,6 +22,7 @@ from typing import Any
 
 from fmnes.errors import RunError
 from fmnes.evaluation.queue.names import new_unfinished
+from fmnes.outputs import read_json
 from fmnes.storage.atomic import replace
 
 FORMAT, VERSION = "fmnes-queue", 1
@@ -59,10 +60,10 @@ def make_place(path: Path) -> None:
 def is_place(path: Path) -> bool:
     """Whether somebody has made a queue there. Raises RunError for a mark that is not ours."""
     try:
-        mark = json.loads(read(path / MARK, _MAX_MARK))
+        mark = read_json(read(path / MARK, _MAX_MARK))
     except FileNotFoundError:
         return False
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise RunError(f"{path / MARK}: found a file that cannot be read ({error}), wanted ours") from None
     if not isinstance(mark, dict) or mark.get("format") != FORMAT:
         raise RunError(f"{path / MARK}: found a file that is not ours, wanted the mark of a queue")

@@ -11,11 +11,10 @@ from __future__ import annotations
 import json
 import math
 import struct
-from dataclasses import replace
 from typing import IO
 
-from fmnes.outcome import DETAIL_LIMIT, Outcome, infeasible, lost
-from fmnes.outputs import Outputs, dump, load
+from fmnes.outcome import DETAIL_LIMIT, Outcome, read_outcome
+from fmnes.outputs import Outputs, dump, load, read_json
 
 LENGTH = struct.Struct("<Q")
 _FLOAT = struct.Struct("<d")
@@ -54,27 +53,25 @@ def encode(outcome: Outcome, *, no_files: bool = False) -> bytes:
 
 
 def decode(answer: bytes, seconds: float) -> Outcome:
-    """The outcome, which took so long. Raises ValueError or TypeError for what `encode` never writes."""
+    """The outcome, which took so long. Raises ValueError for what `encode` never writes."""
     kind, rest = answer[:1], answer[1:]
     if kind == VALUE and len(rest) >= _FLOAT.size:
         (value,) = _FLOAT.unpack(rest[: _FLOAT.size])
-        if math.isfinite(value):
-            return Outcome("value", value, seconds=seconds, outputs=_outputs(rest[_FLOAT.size :]))
-    elif kind in (FAILED, NO_FILES):
-        words, _, outputs = rest.partition(b"\n")  # JSON on one line has no other
-        status, reason, fault, detail = map(str, json.loads(words))
-        failed = None
-        if status == "infeasible":
-            failed = infeasible(reason, fault=fault, detail=detail)
-        if status == "lost":
-            failed = lost(reason, detail=detail)
-        if failed:
-            return replace(failed, seconds=seconds, outputs=_outputs(outputs))
+        outputs = _outputs(rest[_FLOAT.size :])
+        return read_outcome("value", value, "", "", "", seconds, outputs)
+    if kind in (FAILED, NO_FILES):
+        plain, _, more = rest.partition(b"\n")  # JSON on one line has no other
+        words = read_json(plain)
+        if isinstance(words, list) and len(words) == 4 and words[0] != "value":
+            status, reason, fault, detail = words
+            # What a worker loses has no fault: only the driver says who ended it.
+            fault = "" if status == "lost" else fault
+            return read_outcome(status, math.inf, reason, fault, detail, seconds, _outputs(more))
     raise ValueError("not an answer")
 
 
 def _outputs(text: bytes) -> Outputs | None:
-    return load(json.loads(text)) if text else None
+    return load(read_json(text)) if text else None
 
 
 def clean(text: str) -> str:
