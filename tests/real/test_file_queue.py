@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -293,6 +294,60 @@ def test_a_queue_that_vanishes_stops_the_run_which_can_be_resumed(tmp_path: Path
     assert found.stop_reason is StopReason.STORAGE and "queue" in found.message
     found = fmnes.resume(tmp_path / "run", queue_model.bumpy)
     same(found, minimize(queue_model.bumpy, START, 0.6, **SEARCH))
+
+
+FULL_QUEUE = """
+import sys, threading, time
+from pathlib import Path
+import fmnes
+from fmnes.evaluation.queue import place
+from tests import queue_model
+from tests.real.test_file_queue import Crowd, wait_until
+disk, run = Path(sys.argv[1]), Path(sys.argv[2])
+crowd = Crowd(disk / "queue", run.parent / "calls")
+worker = crowd.start("bumpy", sleep=0.02)
+def fill():
+    wait_until(lambda: crowd.counted().total() > 30)
+    with open(disk / "big", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+threading.Thread(target=fill, daemon=True).start()
+options = dict(population_size=20, max_evaluations=200, rng=5)
+queue = fmnes.FileQueue(disk / "queue", lease=8)
+found = fmnes.minimize(queue_model.bumpy, [1.0, -0.5, 0.8], 0.6, run_dir=run, executor=queue, **options)
+(disk / "big").unlink()
+print(found.stop_reason.name, found.message)
+worker.kill()
+worker.wait()
+found = fmnes.resume(run, queue_model.bumpy)
+plain = fmnes.minimize(queue_model.bumpy, [1.0, -0.5, 0.8], 0.6, **options)
+print(found.stop_reason.name, found.fun == plain.fun)
+"""
+
+
+def test_a_full_disk_stops_a_run_that_waits_for_answers(tmp_path: Path, with_small_disk: list[str]) -> None:
+    """The driver itself has nothing to write: all points of its generation are handed out."""
+    with tempfile.TemporaryDirectory() as elsewhere:
+        done = subprocess.run(
+            [*with_small_disk, sys.executable, "-c", FULL_QUEUE, tmp_path, f"{elsewhere}/run"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            cwd=ROOT,
+        )
+    first, second = done.stdout.splitlines() or [done.stderr] * 2
+    assert first.startswith("STORAGE ") and "No space left on device" in first, done
+    assert second == "MAX_EVALUATIONS True"
+
+
+def test_a_probe_leaves_nothing_and_fails_where_nothing_can_be_written(tmp_path: Path) -> None:
+    place.probe(tmp_path, 65_536)
+    assert listed(tmp_path) == []
+    with pytest.raises(OSError):
+        place.probe(tmp_path / "gone", 1)
 
 
 # -- what happens to a point --------------------------------------------------------------------------------

@@ -31,6 +31,10 @@ from fmnes.result import Vector
 VANISHED = 3
 #: Seconds without a worker after which somebody is told, and again after so many more.
 ALONE_SECONDS, ALONE_AGAIN = 10.0, 600.0
+#: Seconds without an answer after which the driver checks that one can be written; doubles, up to the second.
+PROBE_SECONDS, PROBE_MOST = 5.0, 60.0
+#: Bytes that it writes for that: as many as the longest answer of a worker has.
+PROBE_BYTES = 65_536
 
 
 @dataclass
@@ -79,6 +83,8 @@ class Board:
         """Answers that are none and cannot be removed."""
         self._silences = Silences(clock)
         self._next_look = clock.now()
+        self._probe_pause = PROBE_SECONDS
+        self._next_probe = clock.now() + PROBE_SECONDS
         self._alone_since: float | None = None
         self._told = 0.0
         self._left: dict[Key, list[Name]] = {}
@@ -104,7 +110,15 @@ class Board:
         """What has come in since the last time. Looks after the workers, too, now and then."""
         with self._storing():
             found = self._collect()
-            if self._clock.now() >= self._next_look:
+            now = self._clock.now()
+            if found:  # so answers can be written
+                self._probe_pause = PROBE_SECONDS
+                self._next_probe = now + self._probe_pause
+            elif now >= self._next_probe:
+                self._probe()
+                self._probe_pause = min(2 * self._probe_pause, PROBE_MOST)
+                self._next_probe = now + self._probe_pause
+            if now >= self._next_look:
                 self._look_after()
                 self._next_look = self._clock.now() + beat_seconds(self._job.lease)
         found += self._given_up
@@ -171,6 +185,16 @@ class Board:
 
     def _read(self, name: Name, x: Vector) -> Outcome:
         return load_answer(place.read(self._answers / str(name), MAX_ANSWER), self._id, name.key, x)
+
+    def _probe(self) -> None:
+        """Can a worker write its answer? If not, it ends, and the driver would wait for ever."""
+        try:
+            place.probe(self._answers, PROBE_BYTES)
+        except OSError as error:
+            raise StorageError(
+                f"{self._answers}: found that {PROBE_BYTES} bytes cannot be written ({error.strerror}), so "
+                "workers cannot answer; wanted room for answers: free some space, then resume the run"
+            ) from error
 
     # -- workers ------------------------------------------------------------------------------------------
 

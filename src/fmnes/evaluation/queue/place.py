@@ -17,6 +17,7 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,19 @@ def read(path: str | Path, limit: int) -> bytes:
 
 def write(folder: str | Path, name: str, data: bytes, *, durable: bool = False) -> None:
     """A file that is there as a whole or not at all; durable: also after a power cut."""
+    with _unfinished(folder, name, data, durable) as temporary:
+        replace(temporary, os.path.join(folder, name))
+
+
+def probe(folder: str | Path, size: int) -> None:
+    """Raises OSError if no file of so many bytes can be written to the disk."""
+    with _unfinished(folder, "probe", bytes(size), True) as temporary:
+        os.unlink(temporary)
+
+
+@contextlib.contextmanager
+def _unfinished(folder: str | Path, name: str, data: bytes, durable: bool) -> Iterator[str]:
+    """The path of a file with these data, which is removed if the block fails."""
     temporary = os.path.join(folder, new_unfinished(name))
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o600)
     try:
@@ -118,7 +132,7 @@ def write(folder: str | Path, name: str, data: bytes, *, durable: bool = False) 
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)  # a network file system may say here that the disk is full
-        replace(temporary, os.path.join(folder, name))
+        yield temporary
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
