@@ -1145,9 +1145,11 @@ def test_results_that_we_cannot_read_are_lost(tmp_path):
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
-        outcome = outcome_of(command, inputs, ending, tmp_path)
+        with pytest.raises(StopIteration) as end:  # it asks for no search
+            next(outcome_of(command, inputs, ending, tmp_path))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    outcome = end.value.value
     assert outcome.reason == "could not read results.txt: Too many open files"
     assert outcome.status == "lost"
 

@@ -4,8 +4,9 @@
 what a program is given, `program.py` finds the program, `runnable.py` says whether it can run, `runner.py`
 keeps some programs running, each in a directory of `workspace.py`, and `process.py` runs one of
 them. `verdict.py` says what came of it: from what it answers (`answer.py`), or from where the user says that
-the value stands (`sources.py`). What it leaves running is for `guard.py`, what it leaves on disk for
-`removal.py`.
+the value stands (`sources.py`); a regular expression is searched for by a process that can be killed
+(`matching.py`), while the evaluation waits for it (`searching.py`). What it leaves running is for `guard.py`,
+what it leaves on disk for `removal.py`.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Command:
         Where the value is instead. {"regex": ...} is searched in the output (^ and $ match at lines),
         {"file": ..., "regex": ...} in a file; the last match counts, its group 1 if it has one. {"file": ...,
         "json": "drag.total[0]"} reads JSON, and {"file": ...} the last line. 1.5D+03 is a number too.
+        A search takes at most what is left of the timeout, at least 1 s and at most 60 s; then the evaluation
+        has failed.
     outputs : dict of str to dict, optional
         Further outputs to store beside the value, {name: a source as above}; None if it is not found.
     fail_if : str or sequence of str, optional

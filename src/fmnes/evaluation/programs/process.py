@@ -190,6 +190,11 @@ class Program:
                 selector.register(pidfd, selectors.EVENT_READ, bool)
                 self._pidfd = pidfd
 
+    @property
+    def stops_at(self) -> float:
+        """When its timeout is over, by the clock."""
+        return self._stop_at
+
     def due(self, now: float) -> float:
         """When to look at it again at the latest. All times are those of the clock."""
         look = now + (POLL if self._pidfd < 0 else TICK if self._stop_at < math.inf else math.inf)

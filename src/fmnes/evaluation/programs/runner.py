@@ -9,6 +9,7 @@ import selectors
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +23,11 @@ from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.environment import variables
 from fmnes.evaluation.programs.guard import TOKEN, Guard
 from fmnes.evaluation.programs.inputs import point_of, read_inputs
+from fmnes.evaluation.programs.matching import Match, Matcher, can_match, last_match
 from fmnes.evaluation.programs.process import PARAMS, STDIN, Program
 from fmnes.evaluation.programs.runnable import check_runnable
-from fmnes.evaluation.programs.verdict import outcome_of
+from fmnes.evaluation.programs.searching import Searching
+from fmnes.evaluation.programs.verdict import both_ends, outcome_of
 from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace, by_hand
 from fmnes.evaluation.supervision import need_supervision
 from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
@@ -63,6 +66,8 @@ class CommandEvaluator:
         self._inputs = read_inputs(command)
         sources = [command.value or {}, *(command.outputs or {}).values()]
         self._whole = any("regex" in source and "file" not in source for source in sources)
+        self._searches = any("regex" in source for source in sources)
+        self._matchers: list[Matcher] = []
         self._memory_limit = check_bytes("memory_limit", command.memory_limit)
         self._named = named or (lambda x: point_of(command.names, x))
         self._has_names = named is not None or command.names is not None
@@ -78,7 +83,7 @@ class CommandEvaluator:
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         end = math.inf if deadline is None else deadline
         waiting = deque(enumerate(tasks))
-        running: dict[int, Program] = {}
+        running: dict[int, Program | Searching] = {}
         most = self._workers
         try:
             while True:
@@ -101,11 +106,16 @@ class CommandEvaluator:
                         running[position] = started
                 if not running:
                     return
+                self._find_matchers(running.values())
                 self._step(running.values(), end)
                 # Handed over before the next one starts: no more than `workers` can be lost with us.
-                for position in [p for p, program in running.items() if program.has_ended()]:
-                    yield position, self._finish(tasks[position], running.pop(position))
-                    most = self._workers
+                for position in [p for p, one in running.items() if one.has_ended()]:
+                    reached = self._go_on(tasks[position], running.pop(position))
+                    if isinstance(reached, Searching):
+                        running[position] = reached
+                    else:
+                        yield position, reached
+                        most = self._workers
                 if running and (
                     time.monotonic() >= end or not (self._is_wanted is None or self._is_wanted())
                 ):
@@ -114,6 +124,8 @@ class CommandEvaluator:
             self._abandon(list(running.values()))
 
     def close(self) -> None:
+        for matcher in list(self._matchers):
+            self._close_matcher(matcher)
         if self._guard is not None:
             self._guard.close()
         self._selector.close()
@@ -141,6 +153,9 @@ class CommandEvaluator:
                 memory_limit=self._memory_limit,
             )
             self._guard.watch(program.pid)
+            if self._searches and not self._matchers and can_match():
+                with suppress(OSError):  # so that it is there when the program ends
+                    self._start_matcher()
             return program
         except OSError as error:
             if error.filename == inputs.program and error.errno in _WRONG_PROGRAM:
@@ -156,7 +171,7 @@ class CommandEvaluator:
             if directory is not None and program is None:
                 self._workspace.remove(directory)
 
-    def _step(self, programs: Collection[Program], end: float) -> None:
+    def _step(self, programs: Collection[Program | Searching], end: float) -> None:
         """Wait until something happens, and no longer than anything may take."""
         now = self._clock.now()
         tick = math.inf if self._is_wanted is None else TICK
@@ -168,24 +183,78 @@ class CommandEvaluator:
             if not program.has_ended():
                 program.enforce(now)
 
-    def _finish(self, task: Task, program: Program) -> Outcome:
+    def _go_on(self, task: Task, one: Program | Searching) -> Outcome | Searching:
+        """The outcome, or what must be searched next to know it."""
         assert self._guard is not None
         command = self._command
-        ending = program.finish(self._guard, whole=self._whole)
-        outcome = outcome_of(command, self._inputs, ending, program.directory)
-        outcome = replace(outcome, seconds=time.monotonic() - program.began)
+        found: Match | str | Outcome | None = None
+        if isinstance(one, Program):
+            stops_at = one.stops_at
+            ending = one.finish(self._guard, whole=self._whole)
+            verdict = outcome_of(command, self._inputs, ending, one.directory)
+            detail = both_ends(ending)
+            one = Searching(one.directory, verdict, one.began, stops_at, command.timeout, detail)
+        else:
+            found = one.outcome if one.matcher is None else one.answer()
+        matcher = one.matcher
+        if matcher is not None and matcher.busy:  # it has not answered, and is of no use any more
+            self._close_matcher(matcher)
+        one.matcher = None
+        if isinstance(found, Outcome):
+            return self._keep(task, one, found)
+        try:
+            one.search = one.verdict.send(found)
+            while not can_match():
+                one.search = one.verdict.send(last_match(one.search.regex, one.search.text))
+        except StopIteration as end:
+            return self._keep(task, one, end.value)
+        return one
+
+    def _find_matchers(self, running: Collection[Program | Searching]) -> None:
+        """A process for each search that has none, started if there is none free."""
+        for one in running:
+            if not isinstance(one, Searching) or one.matcher is not None or one.outcome is not None:
+                continue
+            for matcher in [matcher for matcher in self._matchers if matcher.ended]:
+                self._close_matcher(matcher)
+            free = [matcher for matcher in self._matchers if not matcher.busy]
+            try:
+                one.matcher = free[0] if free else self._start_matcher()
+            except OSError as error:
+                if not self._matchers:  # else it waits for one of them
+                    one.outcome = lost(f"could not start the process that searches: {error.strerror}")
+                continue
+            one.begin(self._clock.now())
+
+    def _start_matcher(self) -> Matcher:
+        assert self._guard is not None
+        matcher = Matcher(self._selector)
+        self._matchers.append(matcher)
+        self._guard.watch(matcher.pid)
+        return matcher
+
+    def _close_matcher(self, matcher: Matcher) -> None:
+        self._matchers.remove(matcher)
+        if self._guard is not None:
+            self._guard.forget(matcher.pid)
+        matcher.close()
+
+    def _keep(self, task: Task, one: Searching, outcome: Outcome) -> Outcome:
+        """The outcome, with what it took and where its directory is, if that stays."""
+        command = self._command
+        outcome = replace(outcome, seconds=time.monotonic() - one.began)
         keep = command.keep
         if keep == "none" or (keep == "failed" and outcome.status == "value"):
-            self._workspace.remove(program.directory)
+            self._workspace.remove(one.directory)
             return outcome
         # The last try of a point that is lost each time may become a failure, with a reason of its own.
         reason = f"{outcome.reason}, try {task.attempt}" if outcome.status == "lost" else outcome.reason
-        kept = self._workspace.keep(program.directory, task.key, reason)
+        kept = self._workspace.keep(one.directory, task.key, reason)
         if kept is None:
             return outcome
         return replace(outcome, detail=f"{outcome.detail}\n{KEPT_LINE}{kept}"[-DETAIL_LIMIT:].lstrip())
 
-    def _abandon(self, programs: list[Program]) -> None:
+    def _abandon(self, programs: list[Program | Searching]) -> None:
         """Stop these, and whatever the batch has left behind."""
         if self._guard is None:
             return
@@ -203,8 +272,11 @@ class CommandEvaluator:
                 self._drop(program, self._guard)
             self._guard.sweep()
 
-    def _drop(self, program: Program, guard: Guard) -> None:
-        program.finish(guard)
+    def _drop(self, program: Program | Searching, guard: Guard) -> None:
+        if isinstance(program, Program):
+            program.finish(guard)
+        elif program.matcher is not None and program.matcher.busy:
+            self._close_matcher(program.matcher)
         self._workspace.remove(program.directory)
 
 

@@ -8,22 +8,25 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import os
 import re
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fmnes.arguments import check_path, shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.answer import Answer, file_answer
+from fmnes.evaluation.programs.matching import Match, Search
 from fmnes.evaluation.programs.output import Text, printable, read_number, read_tail
 from fmnes.evaluation.programs.process import TAIL, Ending
 from fmnes.outcome import Outcome
+
+_T = TypeVar("_T")
+#: Asks for searches, which are made elsewhere as they may not end, and is sent what they found: `Matcher`.
+Searches = Generator[Search, Match | str | None, _T]
 
 KEYS = ("file", "regex", "json")
 #: Bytes of a file: of a larger one the end is searched, and JSON is not begun.
@@ -62,7 +65,7 @@ def check_source(argument: str, found: Any) -> dict[str, str]:
         _steps(argument, source["json"])
     if "regex" in source:
         try:
-            _pattern(source["regex"])
+            re.compile(source["regex"], re.MULTILINE)
         except (re.error, OverflowError, RecursionError) as error:
             raise ArgumentError(
                 f"{argument}: found {shown(source['regex'])}, which is no regular expression: {error}"
@@ -70,9 +73,9 @@ def check_source(argument: str, found: Any) -> dict[str, str]:
     return source
 
 
-def find_value(source: Mapping[str, str], ending: Ending, directory: Path) -> tuple[Answer, str]:
+def find_value(source: Mapping[str, str], ending: Ending, directory: Path) -> Searches[tuple[Answer, str]]:
     """The number at the source; where there is none, why, with what was there instead."""
-    found = _find(source, ending, directory)
+    found = yield from _find(source, ending, directory)
     if isinstance(found, _Nothing):
         return None, found.why
     if isinstance(found, str):
@@ -89,9 +92,9 @@ def find_value(source: Mapping[str, str], ending: Ending, directory: Path) -> tu
     return None, f"found no number in {_place(source)}: {shown(found)[:MAX_TEXT]}"
 
 
-def find_output(source: Mapping[str, str], ending: Ending, directory: Path) -> float | str | None:
+def find_output(source: Mapping[str, str], ending: Ending, directory: Path) -> Searches[float | str | None]:
     """A further output: a finite number, else a text or a truth value; None if there is none."""
-    found = _find(source, ending, directory)
+    found = yield from _find(source, ending, directory)
     if isinstance(found, str):
         number = read_number(found)
         found = printable(found.strip()[:MAX_TEXT]) if number is None else number
@@ -121,7 +124,7 @@ def _quoted(text: str) -> str:
     return f"'{printable(text[:MAX_TEXT])}'"
 
 
-def _find(source: Mapping[str, str], ending: Ending, directory: Path) -> Any:
+def _find(source: Mapping[str, str], ending: Ending, directory: Path) -> Searches[Any]:
     """A text or a JSON value; an outcome in the program's own words; or _Nothing."""
     name = source.get("file")
     read: Text | str | Outcome | None
@@ -136,29 +139,28 @@ def _find(source: Mapping[str, str], ending: Ending, directory: Path) -> Any:
     if isinstance(read, Outcome):
         return read
     if "regex" in source:
-        return _by_regex(source, read)
+        return (yield from _by_regex(source, read))
     if "json" in source:
         return _by_path(source, read)
     answer, problem = file_answer(read)
     return _Nothing(f"{name}: {problem}") if answer is None else answer
 
 
-def _by_regex(source: Mapping[str, str], read: Text) -> Any:
-    # An empty match, as (.*) has at the very end, has found nothing.
-    matches = deque((m for m in _pattern(source["regex"]).finditer(read.whole_lines) if m[0]), maxlen=1)
-    last = matches[0] if matches else None
+def _by_regex(source: Mapping[str, str], read: Text) -> Searches[Any]:
     where = source.get("file", "the output")
+    words = f"the regular expression {_quoted(source['regex'])}"
+    last = yield Search(source["regex"], read.whole_lines, f"{words} in {where}")
+    if isinstance(last, str):
+        return _Nothing(f"{words} could not be searched for in {where} ({last})")
     if last is None:
         limit = MAX_FILE if "file" in source else TAIL
         part = f"the last {limit} bytes of {where}" if read.cut else where
         line = f"its last line: {read.last_line!r}" if read.last_line else "it is empty"
-        return _Nothing(f"the regular expression {_quoted(source['regex'])} found nothing in {part}; {line}")
-    found = last[1] if last.re.groups else last[0]
+        return _Nothing(f"{words} found nothing in {part}; {line}")
+    found = last.first if last.groups else last.whole
     if found is None:
-        there = printable(last[0].strip()[:MAX_TEXT])
-        return _Nothing(
-            f"the group of the regular expression {_quoted(source['regex'])} found nothing in {there!r}"
-        )
+        there = printable(last.whole.strip()[:MAX_TEXT])
+        return _Nothing(f"the group of {words} found nothing in {there!r}")
     return found
 
 
@@ -186,11 +188,6 @@ def _contents(found: Any) -> str:
         names = ", ".join(printable(str(name))[:40] for name in list(found)[:10])
         return f"{{{names}{', …' * (len(found) > 10)}}}"
     return f"a list of {len(found)}" if isinstance(found, list) else printable(shown(found))[:MAX_TEXT]
-
-
-@functools.lru_cache(maxsize=256)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.MULTILINE)
 
 
 def _steps(argument: str, path: str) -> list[str | int]:

@@ -13,7 +13,7 @@ from fmnes.evaluation.programs.answer import find_answer
 from fmnes.evaluation.programs.inputs import Inputs, files_of, target_of
 from fmnes.evaluation.programs.output import Text, printable, read_tail
 from fmnes.evaluation.programs.process import TAIL, Ending
-from fmnes.evaluation.programs.sources import find_output, find_value
+from fmnes.evaluation.programs.sources import Searches, find_output, find_value
 from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost
 from fmnes.outputs import read_outputs
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _END = 600
 
 
-def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path) -> Outcome:
-    """What came of a run."""
+def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path) -> Searches[Outcome]:
+    """What came of a run. Asks for the searches that this takes."""
     detail = printable((ending.stderr.strip() or ending.stdout.strip())[-DETAIL_LIMIT:], "\n\t")
     code = ending.code
     if ending.timed_out:
@@ -38,7 +38,7 @@ def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path
     if death is not None and death.status == "lost":
         return replace(death, detail=detail)
     if ending.said is not None:
-        return infeasible(printable(" ".join(ending.said.split()))[:300], detail=_both_ends(ending))
+        return infeasible(printable(" ".join(ending.said.split()))[:300], detail=both_ends(ending))
     if death is not None and (code is None or code < 0):
         return replace(death, detail=detail)
     if command.value is None:
@@ -46,7 +46,7 @@ def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path
     elif death is None and _is_old(command.value, inputs, directory):
         answer, problem = None, f"did not write {command.value['file']!r}: it is still the one copied"
     elif death is None:
-        answer, problem = find_value(command.value, ending, directory)
+        answer, problem = yield from find_value(command.value, ending, directory)
     else:
         answer, problem = None, ""
     # A program may well say FAIL and exit with an error: that is its answer, in its own words.
@@ -55,28 +55,28 @@ def outcome_of(command: Command, inputs: Inputs, ending: Ending, directory: Path
     if death is not None:
         return infeasible(death.reason, fault=death.fault, detail=detail + _hint(command))
     if answer is None:
-        detail = _both_ends(ending) + _end_of_file(command, directory) + _hint(command)
+        detail = both_ends(ending) + _end_of_file(command, directory) + _hint(command)
         return infeasible(problem, fault="garbled output", detail=detail)
     outcome = from_number(answer)
     if outcome.status != "value":
         return replace(outcome, detail=detail)
     if not command.outputs:
         return outcome
-    outputs = {
-        name: None if _is_old(source, inputs, directory) else find_output(source, ending, directory)
-        for name, source in command.outputs.items()
-    }
+    outputs: dict[str, float | str | None] = {}
+    for name, source in command.outputs.items():
+        is_old = _is_old(source, inputs, directory)
+        outputs[name] = None if is_old else (yield from find_output(source, ending, directory))
     try:
         return replace(outcome, outputs=read_outputs(outputs))
     except TypeError as error:
-        return infeasible(f"the program left {error}", fault="garbled output", detail=_both_ends(ending))
+        return infeasible(f"the program left {error}", fault="garbled output", detail=both_ends(ending))
 
 
 def _is_old(source: Mapping[str, str], inputs: Inputs, directory: Path) -> bool:
     return "file" in source and inputs.is_old(source["file"], directory)
 
 
-def _both_ends(ending: Ending) -> str:
+def both_ends(ending: Ending) -> str:
     """Of both outputs: what it says of its errors may be about something else than what is missing."""
     ends = [ending.stdout.strip(), ending.stderr.strip()]
     return "\n".join(printable(end[-_END:], "\n\t") for end in ends if end)
