@@ -375,6 +375,17 @@ def test_exit_codes_are_the_users():
     assert run(shell("echo 1; exit 75", lost_exit_codes=[], keep="none")).reason == "exited with code 75"
 
 
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [("no-such-program-at-all 2>&1", 127), ("exec /etc/passwd", 126), ("echo FAIL; exit 127", 127)],
+)
+def test_a_program_or_library_that_is_missing_says_nothing_about_the_point(script, code):
+    outcome = run(shell(script, keep="none"))
+    assert outcome.status == "lost" and outcome.fault == ""
+    assert outcome.reason.startswith(f"exited with code {code}: it, ")
+    assert run(shell(f"echo 1; exit {code}", success_exit_codes=[0, code])).value == 1
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_ended_from_outside_is_lost(name):
     """As when a batch system ends all processes of a job: the point must not be punished."""

@@ -313,11 +313,46 @@ def test_a_first_generation_of_one_and_the_same_exception_is_a_bug() -> None:
 
 
 @pytest.mark.parametrize(
-    "fail", [raising(Infeasible, "bad"), lambda: math.nan, lambda: None], ids=["Infeasible", "NaN", "None"]
+    "fail", [raising(Infeasible, "bad"), lambda: math.nan], ids=["Infeasible", "NaN"]
 )
 def test_a_first_generation_that_says_it_is_infeasible_is_not_a_bug(fail: Any) -> None:
     result = minimize(lambda x: fail(), X0, 0.7, rng=1, max_evaluations=40)
     assert result.nfev == 40 and result.stop_reason is StopReason.MAX_EVALUATIONS
+
+
+@pytest.mark.parametrize("settings", [{}, {"evaluate_start": False}, {"workers": 2}, {"vectorized": True}])
+def test_a_first_generation_of_none_is_a_forgotten_return(settings: Any) -> None:
+    with pytest.raises(ObjectiveError, match=r"(?s)returned None.*[Dd]id you forget `return`\?"):
+        minimize(forgets_to_return, X0, 0.7, rng=1, **settings)
+
+
+def forgets_to_return(x: np.ndarray) -> None:
+    np.sum(x * x)
+
+
+def test_none_beside_another_answer_is_a_failed_evaluation() -> None:
+    """The start returned NaN, or one point of the first generation did."""
+    for other in (0, 3):
+        counter = itertools.count()
+
+        def fun(x: np.ndarray, counter: Any = counter, other: int = other) -> float | None:
+            return math.nan if next(counter) == other else None
+
+        result = minimize(fun, X0, 0.7, rng=1, max_evaluations=40)
+        assert result.nfev == result.n_infeasible == 40
+
+
+def test_a_run_of_a_function_that_forgot_to_return_goes_on_when_it_is_mended(tmp_path: Path) -> None:
+    answers = False
+
+    def fun(x: np.ndarray) -> float | None:
+        return sphere(x) if answers else None
+
+    with pytest.raises(ObjectiveError, match="forget `return`"):
+        minimize(fun, X0, 0.7, rng=1, max_evaluations=40, run_dir=tmp_path / "run")
+    answers = True
+    result = fmnes.resume(tmp_path / "run", fun)
+    assert same(result, minimize(sphere, X0, 0.7, rng=1, max_evaluations=40))
 
 
 def test_different_exceptions_in_the_first_generation_are_not_a_bug() -> None:

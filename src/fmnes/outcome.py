@@ -62,6 +62,8 @@ class Outcome:
     outputs: dict[str, Any] | None = None
 
 
+#: The reason of an objective that returned nothing.
+NOTHING = "returned None"
 #: The reason of a value that would be the best of all, and is more likely a logarithm of zero.
 MINUS_INFINITY = "returned -inf"
 #: The fault of an objective that returned something that is not a number.
@@ -147,7 +149,7 @@ def _from_value(returned: Any) -> Outcome:
     if isinstance(returned, Outcome):
         return returned
     if returned is None:
-        return infeasible("returned None")
+        return infeasible(NOTHING)
     if isinstance(returned, (numbers.Real, np.bool_)):
         return _from_float(returned)
     if isinstance(returned, np.ma.MaskedArray) and np.ma.is_masked(returned):
@@ -168,7 +170,7 @@ def _from_value(returned: Any) -> Outcome:
     if array.size == 1 and array.dtype.kind == "O":
         only = array.reshape(()).item()
         if only is None:
-            return infeasible("returned None")
+            return infeasible(NOTHING)
         if has_float(only):
             return _from_float(only)
     shape = f" of shape {array.shape}" if array.shape else ""

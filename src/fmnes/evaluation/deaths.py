@@ -6,6 +6,7 @@
 | SIGKILL | failed: that is how a system ends what has eaten its memory |
 | SIGTERM, SIGINT, SIGHUP, or the exit code that a shell makes of them | lost: ended from outside |
 | the same at every retry, alone, with the driver well afterwards | failed: it was the point's own doing |
+| exit code 126 or 127: a program or a shared library is missing or cannot be executed | lost |
 | any other exit code | failed |
 | nobody was left to tell, or the driver itself was stopping | lost |
 """
@@ -27,6 +28,11 @@ from fmnes.outcome import Outcome, infeasible, lost
 FROM_OUTSIDE = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
 )
+#: The exit codes of a shell, and of the dynamic loader, for what does not run at all: that is the machine's doing.
+NOT_RUN = {
+    126: "it, or a program that it calls, cannot be executed",
+    127: "it, a program that it calls or a shared library was not found",
+}
 #: Whoever ends a job's processes one by one has come to the driver, too, after so many seconds.
 SETTLE_SECONDS = 10.0
 
@@ -49,6 +55,8 @@ def outcome_of_death(code: int | None, *, stopping: bool = False) -> Outcome:
         return infeasible("killed (SIGKILL), maybe out of memory", fault="SIGKILL")
     if code < 0:
         return infeasible(f"died: {signal_name(number)}", fault=signal_name(number))
+    if code in NOT_RUN:
+        return lost(f"exited with code {code}: {NOT_RUN[code]}")
     said = f" (a shell's word for {signal_name(number)})" if 0 < number < signal.NSIG else ""
     return infeasible(f"exited with code {code}{said}", fault=f"exit {code}")
 

@@ -82,10 +82,14 @@ def call_or_raise(fun: Callable[[Any], Any], x: Any) -> Outcome:
 
 def call_vectorized(fun: Callable[[Any], Any], x: NDArray[np.float64]) -> NDArray[np.float64]:
     """fun(x) for all points at once, (n, d) -> (n,). What it raises is raised: no point is to blame."""
-    returned = np.asarray(call_in_one_process(fun, x.copy()))
+    answer = call_in_one_process(fun, x.copy())
+    returned = np.asarray(answer)
     if returned.dtype.kind not in "fiub" or returned.shape != (len(x),):
+        found = f"{returned.dtype} of shape {returned.shape}"
+        if answer is None:
+            found = "None (did you forget `return`?)"
         raise ObjectiveError(
-            f"the vectorized objective returned {returned.dtype} of shape {returned.shape} for points of "
+            f"the vectorized objective returned {found} for points of "
             f"shape {x.shape}; wanted real numbers of shape {(len(x),)} (NaN or inf for a failed evaluation)"
         )
     return returned.astype(np.float64)

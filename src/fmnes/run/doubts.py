@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ObjectiveError, warn
-from fmnes.outcome import MINUS_INFINITY, WRONG_TYPE, Outcome
+from fmnes.outcome import MINUS_INFINITY, NOTHING, WRONG_TYPE, Outcome
 from fmnes.run.searches import StartPoint
 
 
@@ -42,23 +42,29 @@ class Doubts:
             warn(f"{what}; taken for a failed evaluation")
 
 
+def fault_of(outcome: Outcome) -> str:
+    """The fault of a failed evaluation. None counts as one here: it is what a function without `return` gives."""
+    return NOTHING if outcome.reason == NOTHING else outcome.fault
+
+
 def raise_if_bug(outcomes: Sequence[Outcome | None], start: StartPoint) -> None:
     """A whole first generation with one and the same fault is a bug, not an infeasible region.
 
     Unless the start ended otherwise.
     """
     made = [o for o in outcomes if o is not None]
-    faults = {o.fault for o in made}
+    faults = {fault_of(o) for o in made}
     if len(made) < len(outcomes) or len(made) < 2 or len(faults) != 1 or "" in faults:
         return
     if start.made and start.fault not in faults:
         return
     hint = ""
-    if "'dict'" in made[0].reason:
+    if NOTHING in faults:
+        hint = " Did you forget `return`?"
+    elif "'dict'" in made[0].reason:
         hint = " With named parameters the point is a dict: write p['width'], or pass lambda p: fun(**p)."
     raise ObjectiveError(
         f"this looks like a bug in the objective: each of the first {len(made) + start.made} evaluations "
         f"failed: {made[0].reason}. If these points are bad, say so (raise fmnes.Infeasible; a program "
-        f"prints FAIL and a reason), or start elsewhere.{hint}\n\n"
-        f"{made[0].detail}"
+        f"prints FAIL and a reason), or start elsewhere.{hint}\n\n{made[0].detail}".rstrip()
     )

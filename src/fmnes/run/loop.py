@@ -18,7 +18,7 @@ from fmnes.report.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
 from fmnes.run import telling
 from fmnes.run.conclusion import conclude
-from fmnes.run.doubts import Doubts
+from fmnes.run.doubts import Doubts, fault_of
 from fmnes.run.flow import recall, run_ahead
 from fmnes.run.interrupts import Wishes
 from fmnes.run.losses import Losses
@@ -122,7 +122,7 @@ class Loop:
                 state.totals.take_start(x, value)
                 state.opt.remember(x, value)
                 state.failures.add(outcome, x)
-                self._note_start(value, outcome.fault)
+                self._note_start(value, fault_of(outcome))
                 state.opt.max_evaluations = evaluations_left(state, settings)
                 return run_limit_reached(state, settings)
         return stop

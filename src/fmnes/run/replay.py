@@ -17,6 +17,7 @@ from fmnes.errors import RunError, StorageError
 from fmnes.evaluation.ahead import Supply
 from fmnes.evaluation.evaluator import START, Evaluator, Outcomes, Task
 from fmnes.outcome import Outcome
+from fmnes.run.doubts import fault_of
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import Key, Known, Logged, x_hash
 
@@ -132,4 +133,4 @@ def _since_forgotten(rows: Sequence[_Row]) -> Sequence[_Row]:
 
 
 def _broke(outcome: Outcome) -> bool:
-    return outcome.status == "infeasible" and bool(outcome.fault)
+    return outcome.status == "infeasible" and bool(fault_of(outcome))
