@@ -128,6 +128,54 @@ def test_a_mended_program_goes_on(folder: Path) -> None:
     assert evaluations(folder / "problem.run") == 20
 
 
+def test_a_program_that_breaks_midway_pauses_and_goes_on(folder: Path) -> None:
+    assert fmnes("minimize", "problem.toml", cwd=folder).returncode == 0
+    (folder / "simulate.sh").write_text("#!/bin/sh\necho no licence file >&2\nexit 3\n")
+    broken = fmnes("resume", "problem.run", "--max-evaluations", "100", cwd=folder)
+    assert broken.returncode == 2 and "each of the last 6 failed" in broken.stderr
+    assert "no licence file" in broken.stderr
+    assert evaluations(folder / "problem.run") == 20
+    (folder / "simulate.sh").write_text(SIMULATOR)
+    done = paste(hint(broken.stderr, "when the program is mended"), folder)
+    assert done.returncode == 0, done.stderr
+    assert evaluations(folder / "problem.run") == 100
+
+
+def test_a_missing_library_stops_the_run_as_lost(folder: Path) -> None:
+    assert fmnes("minimize", "problem.toml", cwd=folder).returncode == 0
+    (folder / "simulate.sh").write_text("#!/bin/sh\necho libfoo.so: not found >&2\nexit 127\n")
+    broken = fmnes("resume", "problem.run", "--max-evaluations", "40", "--retries", "0", cwd=folder)
+    assert broken.returncode == 1 and "LOST" in broken.stdout and "exited with code 127" in broken.stdout
+    assert "libfoo.so: not found" in paste(hint(broken.stdout, "what was lost"), folder).stdout
+    (folder / "simulate.sh").write_text(SIMULATOR)
+    assert paste(hint(broken.stdout, "when the machine is well again"), folder).returncode == 0
+    assert evaluations(folder / "problem.run") == 40
+
+
+FORGETTING = ["--forget-failures", "--forget-failures=no mesh", "--forget-failures=2000-01-01"]
+
+
+@pytest.mark.parametrize("option", FORGETTING)
+def test_failures_are_taken_back_where_the_run_was_a_dead_end(folder: Path, option: str) -> None:
+    fmnes("minimize", "problem.toml", "--run-dir", "whole.run", "--max-evaluations", "50", cwd=folder)
+    (folder / "simulate.sh").write_text("#!/bin/sh\necho FAIL no mesh\n")
+    dead = fmnes("minimize", "problem.toml", "--max-evaluations", "10000", cwd=folder)
+    assert dead.returncode == 1 and "NO_FEASIBLE" in dead.stdout
+    assert hint(dead.stdout, "when the cause is mended") == "fmnes resume problem.run --forget-failures"
+    (folder / "simulate.sh").write_text(SIMULATOR)
+    with pytest.warns(RuntimeWarning, match="fmnes resume RUN --forget-failures"):
+        again = fmnes("resume", "problem.run", "--max-evaluations", "20000", cwd=folder)
+    assert again.returncode == 1
+    for arguments in (["problem.run", option], [option, "problem.run"]):
+        done = fmnes("resume", *arguments, "--max-evaluations", "50", cwd=folder)
+        assert done.returncode == 0, done.stderr
+    wanted = read_run(folder / "whole.run")
+    found = read_run(folder / "problem.run")
+    assert (found.answered, found.failed, found.best.fun) == (50, wanted.failed, wanted.best.fun)
+    wrong = fmnes("resume", "problem.run", "--forget-failures=no such", cwd=folder)
+    assert wrong.returncode == 2 and "the reasons of this run are: " in wrong.stderr
+
+
 def test_again_checks_the_arguments_before_anything_is_moved(folder: Path) -> None:
     fmnes("minimize", "problem.toml", cwd=folder)
     for wrong in (["--population-size", "1"], ["--method", "fmnes"], ["--retries", "-1"]):

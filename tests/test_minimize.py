@@ -312,9 +312,7 @@ def test_a_first_generation_of_one_and_the_same_exception_is_a_bug() -> None:
     assert "Traceback" in message and "in fun" in message
 
 
-@pytest.mark.parametrize(
-    "fail", [raising(Infeasible, "bad"), lambda: math.nan], ids=["Infeasible", "NaN"]
-)
+@pytest.mark.parametrize("fail", [raising(Infeasible, "bad"), lambda: math.nan], ids=["Infeasible", "NaN"])
 def test_a_first_generation_that_says_it_is_infeasible_is_not_a_bug(fail: Any) -> None:
     result = minimize(lambda x: fail(), X0, 0.7, rng=1, max_evaluations=40)
     assert result.nfev == 40 and result.stop_reason is StopReason.MAX_EVALUATIONS

@@ -29,7 +29,7 @@ TABLE: dict[str, list[str]] = {
     "ILL_CONDITIONED": [FAILURES, RESTARTS],
     "SIGMA_OVERFLOW": [FAILURES, RESTARTS],
     "SIGMA_UNDERFLOW": [FAILURES, RESTARTS],
-    "NO_FEASIBLE": [FAILURES, TRY],
+    "NO_FEASIBLE": [FAILURES, TRY, f"{RESUME} --forget-failures"],
     "LOST": [FAILURES, RESUME],
     "NUMERICAL": [FAILURES, RESTARTS],
     "STORAGE": [RESUME],
@@ -65,7 +65,10 @@ def test_where_nothing_was_found_one_looks_before_going_on() -> None:
 
 def test_without_a_problem_file_or_failures_there_is_less_to_say() -> None:
     assert next_steps(ending("FLAT", failed=False, problem=None)) == []
-    assert [step.command for step in next_steps(ending("NO_FEASIBLE", problem=None))] == [FAILURES]
+    assert [step.command for step in next_steps(ending("NO_FEASIBLE", problem=None))] == [
+        FAILURES,
+        f"{RESUME} --forget-failures",
+    ]
 
 
 def test_a_run_that_never_began_begins_again() -> None:
@@ -78,7 +81,10 @@ def test_a_run_that_never_began_begins_again() -> None:
 def test_a_python_function_goes_on_in_python() -> None:
     (step,) = next_steps(ending("MAX_EVALUATIONS", function="misfit"))
     assert step == ("to go on, from Python", "fmnes.resume('problem.run', misfit, max_evaluations=800)")
-    assert [step.command for step in next_steps(ending("NO_FEASIBLE", function="misfit"))] == [FAILURES]
+    assert [step.command for step in next_steps(ending("NO_FEASIBLE", function="misfit"))] == [
+        FAILURES,
+        "fmnes.resume('problem.run', misfit, forget_failures=True)",
+    ]
 
 
 def test_where_a_run_is_the_line_that_was_typed_comes_back() -> None:

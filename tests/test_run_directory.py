@@ -269,6 +269,9 @@ def test_snapshots_keep_the_one_before(path):
         assert run.read_snapshot()[0]["k"] == 9
         (path / "snapshot.npz").unlink()
         (path / "snapshot.previous.npz").write_bytes(b"damaged too")
+        with pytest.warns(RuntimeWarning, match=r"no such file; and of the one before: .*damaged"):
+            assert run.read_snapshot()[0]["k"] == 0  # the first one
+        (path / "snapshot.first.npz").unlink()
         with pytest.raises(RunError, match=r"no such file; and of the one before: .*damaged"):
             run.read_snapshot()
 

@@ -193,6 +193,11 @@ def _from_float(number: Any) -> Outcome:
         ) from None
 
 
+def bug_name(outcome: Outcome) -> str:
+    """Which bug it may be, if all evaluations agree: its fault, or None, which a missing `return` gives."""
+    return NOTHING if outcome.reason == NOTHING else outcome.fault
+
+
 def from_exception(exception: BaseException) -> Outcome:
     """The outcome of an objective that raised."""
     message = _told(lambda: str(exception)[:300], "(its message could not be read)")

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from fmnes.version import __version__
 
@@ -30,13 +30,23 @@ _HOMES = {
 }
 
 
+#: Options that may do without a value, which typer does not know: they then have an empty one.
+_MAY_BE_BARE = {"resume": "--forget-failures"}
+
+
+class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        bare = _MAY_BE_BARE.get(self.name or "")
+        return super().parse_args(ctx, [f"{word}=" if word == bare else word for word in args])
+
+
 class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         module, _, function = _HOMES[name].partition(".")
         found = getattr(import_module(f"fmnes.cli.{module}"), function)
         if not isinstance(found, typer.Typer):
             command, found = found, typer.Typer(add_completion=False)
-            found.command(name)(command)
+            found.command(name, cls=_Command)(command)
         return typer.main.get_command(found)
 
     def __iter__(self) -> Iterator[str]:

@@ -55,7 +55,7 @@ def next_steps(ending: Ending) -> list[Step]:
     if reason is StopReason.LOST:
         return [_failures(ending, "what was lost"), _resume(ending, "when the machine is well again")]
     if reason is StopReason.NO_FEASIBLE:
-        return _nothing_found(ending)
+        return [*_nothing_found(ending), _resume(ending, "when the cause is mended", forget_failures=True)]
     if reason is StopReason.MAX_EVALUATIONS:
         more = _resume(ending, max_evaluations=2 * ending.evaluations)
         return [more] if ending.found else [*_nothing_found(ending), more]
@@ -82,13 +82,16 @@ def _nothing_found(ending: Ending) -> list[Step]:
 
 
 def _resume(ending: Ending, words: str = "to go on", **more: float | None) -> Step:
-    options = {name: value for name, value in more.items() if value is not None}
+    """more: options of the resume; True for one without a value on the command line."""
+    options = {n: f"{v}" if v is True else f"{v:.15g}" for n, v in more.items() if v is not None}
     if ending.function:
-        given = "".join(f", {name}={value:.15g}" for name, value in options.items())
+        given = "".join(f", {name}={value}" for name, value in options.items())
         call = f"fmnes.resume({str(ending.run)!r}, {ending.function}{given})"
         return Step(f"{words}, from Python", literal(call))
-    flags = [(f"--{name.replace('_', '-')}", f"{value:.15g}") for name, value in options.items()]
-    return Step(words, as_line("resume", ending.run, *(word for flag in flags for word in flag)))
+    flags: list[str | Path] = []
+    for name, value in options.items():
+        flags += [f"--{name.replace('_', '-')}", *([] if more[name] is True else [value])]
+    return Step(words, as_line("resume", ending.run, *flags))
 
 
 def where_a_run_is(

@@ -139,10 +139,18 @@ def resume(
     queue: Queue = None,
     timeout: Timeout = None,
     retries: Retries = None,
+    forget_failures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[=WHAT]",
+            help="Take failures back, as their cause is mended: those since the last success, or with WHAT "
+            "those with this text in their reason or output, or since this time (2026-05-01T12:00).",
+        ),
+    ] = None,
     open_it: Open = False,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run: after a crash, Ctrl-C, or with a larger budget."""
+    """Go on with a run: after a crash, Ctrl-C, a program that was broken, or with a larger budget."""
     places.check_run(run)
     begun = reading.read_program(run)
     _say_changes(begun)
@@ -150,6 +158,8 @@ def resume(
     flags |= {"workers": workers, "timeout": timeout, "retries": retries}
     options: Any = {name: value for name, value in flags.items() if value is not None}
     options |= queue_options(queue, workers)
+    if forget_failures is not None:
+        options["forget_failures"] = forget_failures or True
     budget = max_evaluations or begun.max_evaluations
     display = LiveDisplay(budget, made_before=reading.count_evaluations(run))
     _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json, open_it, begun.problem)

@@ -28,7 +28,7 @@ from fmnes.outcome import Outcome, infeasible, lost
 FROM_OUTSIDE = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
 )
-#: The exit codes of a shell, and of the dynamic loader, for what does not run at all: that is the machine's doing.
+#: Exit codes of shells and of the dynamic loader for what cannot run at all, whatever the point is.
 NOT_RUN = {
     126: "it, or a program that it calls, cannot be executed",
     127: "it, a program that it calls or a shared library was not found",

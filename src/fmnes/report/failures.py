@@ -39,6 +39,10 @@ class Ledger:
         """How many reasons there are of each kind."""
         self._numbers = self._characters = 0
 
+    def has(self, reason: str) -> bool:
+        """Whether a failure with this reason was noted, alone or as one of many that are alike."""
+        return any(name in self._entries for name in (reason, kind_of(reason), OTHER))
+
     def add(self, outcome: Outcome, x: Vector) -> None:
         """Note an evaluation if it failed."""
         if outcome.status != "infeasible":

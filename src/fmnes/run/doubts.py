@@ -8,17 +8,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ObjectiveError, warn
-from fmnes.outcome import MINUS_INFINITY, NOTHING, WRONG_TYPE, Outcome
+from fmnes.outcome import MINUS_INFINITY, NOTHING, WRONG_TYPE, Outcome, bug_name
 from fmnes.run.searches import StartPoint
+from fmnes.run.snapshots import RunState
+from fmnes.run.streak import (
+    FEWEST,
+    LONG,
+    MOST,
+    StoppedWorking,
+    Streak,
+    can_be_suspicious,
+    is_never_a_point,
+)
+
+#: Reasons met in this session that are kept; with more of them none is taken for new.
+_MAX_MET = 1000
 
 
 class Doubts:
-    def __init__(self, raise_errors: bool) -> None:
+    def __init__(self, raise_errors: bool, state: RunState) -> None:
         self._raise_errors = raise_errors
+        self._state = state
         self._warned = False
+        self._succeeded = False
+        """Has an evaluation of this session, or one that it remembered, come out with a value?"""
+        self._met: set[str] = set()
+        """Reasons of streaks that have ended."""
+        self._made = self._in_streak = 0
+        """Evaluations that were made in this session, and those of them that belong to the streak."""
 
     def examine(self, outcome: Outcome, first: bool) -> None:
         """Raises ObjectiveError, or warns. first: it is the run's first."""
+        self._watch(outcome)
         if outcome.reason == MINUS_INFINITY:
             self._warn(f"the objective {outcome.reason}")
         if not outcome.fault:
@@ -35,16 +56,51 @@ class Doubts:
         if np.isneginf(f).any():
             self._warn(f"the objective {MINUS_INFINITY}")
 
+    def _watch(self, outcome: Outcome) -> None:
+        """Raises StoppedWorking where evaluations succeeded before and now all break in the same new way."""
+        if outcome.status == "lost":
+            return
+        state, made = self._state, not outcome.remembered
+        self._made += made
+        self._succeeded |= outcome.status == "value"
+        if not can_be_suspicious(outcome):
+            self._end_streak()
+            return
+        if state.streak.goes_on(outcome):
+            state.streak.length += 1
+        else:
+            self._end_streak()
+            is_new = outcome.reason not in self._met and len(self._met) < _MAX_MET
+            state.streak = Streak.begin(outcome, is_new and not state.failures.has(outcome.reason))
+        self._in_streak += made
+        if state.streak.is_new and state.streak.length >= self._suspicious_length(outcome):
+            raise StoppedWorking(outcome, state.streak.length)
+
+    def _end_streak(self) -> None:
+        if self._state.streak.length:
+            if len(self._met) < _MAX_MET:
+                self._met.add(self._state.streak.reason)
+            self._state.streak = Streak()
+        self._in_streak = 0
+
+    def _suspicious_length(self, outcome: Outcome) -> float:
+        state, opt = self._state, self._state.opt
+        one = min(max(opt.population_size, FEWEST), MOST)
+        if is_never_a_point(outcome):
+            succeeded = self._succeeded or state.evaluations > state.totals.infeasible + opt.n_infeasible
+            return one if succeeded else np.inf
+        # A search that begins elsewhere may well begin where all points fail.
+        if opt.evaluations == opt.n_infeasible:
+            return np.inf
+        if self._made == self._in_streak >= one:
+            return one
+        return max(2 * opt.population_size, LONG)
+
     def _warn(self, what: str) -> None:
         """Once in a run."""
         if not self._warned:
             self._warned = True
             warn(f"{what}; taken for a failed evaluation")
-
-
-def fault_of(outcome: Outcome) -> str:
-    """The fault of a failed evaluation. None counts as one here: it is what a function without `return` gives."""
-    return NOTHING if outcome.reason == NOTHING else outcome.fault
 
 
 def raise_if_bug(outcomes: Sequence[Outcome | None], start: StartPoint) -> None:
@@ -53,7 +109,7 @@ def raise_if_bug(outcomes: Sequence[Outcome | None], start: StartPoint) -> None:
     Unless the start ended otherwise.
     """
     made = [o for o in outcomes if o is not None]
-    faults = {fault_of(o) for o in made}
+    faults = {bug_name(o) for o in made}
     if len(made) < len(outcomes) or len(made) < 2 or len(faults) != 1 or "" in faults:
         return
     if start.made and start.fault not in faults:

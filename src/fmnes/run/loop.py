@@ -14,11 +14,12 @@ import numpy as np
 
 from fmnes.errors import ArgumentError, StorageError
 from fmnes.evaluation.evaluator import START, Evaluator
+from fmnes.outcome import bug_name
 from fmnes.report.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
 from fmnes.run import telling
 from fmnes.run.conclusion import conclude
-from fmnes.run.doubts import Doubts, fault_of
+from fmnes.run.doubts import Doubts
 from fmnes.run.flow import recall, run_ahead
 from fmnes.run.interrupts import Wishes
 from fmnes.run.losses import Losses
@@ -26,6 +27,7 @@ from fmnes.run.restarts import LOOK_XTOL
 from fmnes.run.searches import StartPoint
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
+from fmnes.run.streak import StoppedWorking
 from fmnes.run.succession import begin_next, evaluations_left, has_gained, plan_next, run_limit_reached
 from fmnes.run.waves import count_lost, evaluate, is_answer, make_wave
 from fmnes.run.work import Work
@@ -58,7 +60,7 @@ class Loop:
             state,
             evaluator,
             Losses(settings.retries),
-            Doubts(settings.on_error == "raise"),
+            Doubts(settings.on_error == "raise", state),
             deadline,
             wishes,
         )
@@ -77,6 +79,10 @@ class Loop:
                 stop = self._run_all()
         except KeyboardInterrupt:  # outside of an evaluation
             stop = work.interrupted()
+        except StoppedWorking as error:
+            if self._snapshots:  # it can go on from there
+                raise
+            stop = Stop(StopReason.LOST, f"{error.what}; give run_dir=, and such a run can be resumed")
         work.note_failures()
         if self._progress:
             self._progress.close(state.totals.view_with(state.opt.view(), state.opt))
@@ -122,7 +128,7 @@ class Loop:
                 state.totals.take_start(x, value)
                 state.opt.remember(x, value)
                 state.failures.add(outcome, x)
-                self._note_start(value, fault_of(outcome))
+                self._note_start(value, bug_name(outcome))
                 state.opt.max_evaluations = evaluations_left(state, settings)
                 return run_limit_reached(state, settings)
         return stop

@@ -20,13 +20,14 @@ from fmnes.alike import told_as
 from fmnes.arguments import check_path
 from fmnes.errors import FmnesError, RunError
 from fmnes.evaluation.programs.workspace import KEPT_LINE, kept_directory
+from fmnes.outcome import Outcome
 from fmnes.parameters import Parameter
 from fmnes.records.table import Evaluations
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.result import Best, Columns, Failure, Result, StopReason, Vector
 from fmnes.run.records import read_records
-from fmnes.run.replay import FORGOTTEN
+from fmnes.run.replay import FORGOTTEN, FORGOTTEN_VALUE, uncounted
 from fmnes.run.words import space_of, words_of
 from fmnes.space import Space
 from fmnes.storage.directory import KEPT, LOG, RunDirectory
@@ -147,7 +148,7 @@ class Run:
     @property
     def answered(self) -> int:
         """The number of evaluations that have a value or have failed, and count."""
-        return self.summary.statuses.get("value", 0) + self.failed
+        return self.summary.statuses.get("value", 0) - self._taken_back(FORGOTTEN_VALUE) + self.failed
 
     @property
     def failed(self) -> int:
@@ -156,8 +157,11 @@ class Run:
 
     @property
     def made_again(self) -> int:
-        """Further failed evaluations that a resumed run repeats (the objective looked broken)."""
-        return sum(reason.count for reason in self.reasons if reason.made_again)
+        """The number of failed evaluations that a resumed run repeats (the objective looked broken)."""
+        return self._taken_back(FORGOTTEN)
+
+    def _taken_back(self, by: Outcome) -> int:
+        return self.summary.reasons["lost"].get(by.reason, 0)
 
     def named(self, x: Any) -> dict[str, Any]:
         """Return a point by name and in the user's units.
@@ -251,7 +255,7 @@ class Run:
             reason=reason,
             count=count,
             lost=row.outcome.status == "lost",
-            made_again=row.outcome.fault == FORGOTTEN.fault,
+            made_again=uncounted(row.outcome),
             started=row.started,
             generation=row.key.generation,
             point=None if row.x is None else self.named(row.x),

@@ -16,8 +16,7 @@ from typing import TypeVar
 from fmnes.errors import RunError, StorageError
 from fmnes.evaluation.ahead import Supply
 from fmnes.evaluation.evaluator import START, Evaluator, Outcomes, Task
-from fmnes.outcome import Outcome
-from fmnes.run.doubts import fault_of
+from fmnes.outcome import Outcome, bug_name
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import Key, Known, Logged, x_hash
 
@@ -26,8 +25,13 @@ _APART = 1e-6
 
 _Row = TypeVar("_Row", Known, Logged)
 
-#: A row that takes back the one before it, known by its fault.
-FORGOTTEN = Outcome("lost", reason="the run stopped here; it is evaluated again", fault="forgotten")
+#: The fault of a row that takes back those of its point before it.
+_TAKEN_BACK = "forgotten"
+#: A row that takes back a failure.
+FORGOTTEN = Outcome("lost", reason="the run stopped here; it is evaluated again", fault=_TAKEN_BACK)
+#: Rows that take back what was evaluated after a failure that is taken back.
+FORGOTTEN_VALUE = replace(FORGOTTEN, reason="a success after a failure that was taken back")
+_FORGOTTEN_LOSS = replace(FORGOTTEN, reason="it was lost after a failure that was taken back")
 
 
 class Remembering:
@@ -126,11 +130,21 @@ class Remembering:
         self._evaluator.close()
 
 
+def taken_back(outcome: Outcome) -> Outcome:
+    """What the log says after a row with this outcome, which does not count any more."""
+    return {"infeasible": FORGOTTEN, "value": FORGOTTEN_VALUE, "lost": _FORGOTTEN_LOSS}[outcome.status]
+
+
+def uncounted(outcome: Outcome) -> bool:
+    """Whether it is such a row."""
+    return outcome.fault == _TAKEN_BACK
+
+
 def _since_forgotten(rows: Sequence[_Row]) -> Sequence[_Row]:
     """The tries that count: those after the last one that was taken back."""
-    last = max((i for i, row in enumerate(rows) if row.outcome.fault == FORGOTTEN.fault), default=-1)
+    last = max((i for i, row in enumerate(rows) if uncounted(row.outcome)), default=-1)
     return rows[last + 1 :]
 
 
 def _broke(outcome: Outcome) -> bool:
-    return outcome.status == "infeasible" and bool(fault_of(outcome))
+    return outcome.status == "infeasible" and bool(bug_name(outcome))

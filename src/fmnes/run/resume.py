@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.environment import read_environment
 from fmnes.logger import logger, one_line
 from fmnes.result import Result, StopReason, View
+from fmnes.run.forgetting import take_back_meant
 from fmnes.run.session import StoppedByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective
 from fmnes.run.snapshots import RunState
@@ -50,6 +52,7 @@ def resume(
     workers: int = _UNCHANGED,
     timeout: float | None = _UNCHANGED,
     retries: int = _UNCHANGED,
+    forget_failures: bool | str | datetime = False,
     executor: Any = None,
     keep_evaluations: bool = False,
     callback: Callable[[View], Any] | None = None,
@@ -81,6 +84,11 @@ def resume(
         Replaces how often a lost evaluation is repeated.
     executor : Executor or FileQueue, optional
         As in `fmnes.minimize`; it is never stored.
+    forget_failures : True, str or datetime, optional
+        Take failed evaluations back because their cause is mended: True for all since the last success, a part
+        of their reason or output ("libfoo.so"), or a time for all since then (a datetime, or
+        "2026-05-01T12:00"). The search goes back to the first of them and continues as if they had not
+        happened.
     keep_evaluations : bool, optional
         Keep every evaluation, from the first one on, in `result.evaluations`.
     callback : callable, optional
@@ -123,12 +131,15 @@ def resume(
         settings = _settings(directory, changes)
         objective = _objective(directory, fun)
         space = _space(directory)
-        ended = not changes and _has_ended(directory)
-        if not ended and objective is None:
+        ending = _ending(directory)
+        ended = not changes and ending is not None and ending.get("stop_reason") not in _OPEN_ENDINGS
+        if objective is None and (not ended or forget_failures is not False):
             name = directory.config["objective"]["name"]
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
 
         logger.info("the run in %s is taken up again", one_line(str(directory.path)))
+        if forget_failures is not False and take_back_meant(directory, forget_failures).failures:
+            ended, ending = False, None
 
         def go_on() -> Result:
             state = _state(directory, settings)
@@ -155,18 +166,27 @@ def resume(
             )
 
         try:
-            return go_on()
+            result = go_on()
         except StoppedByTheLog:  # by what is taken back now
-            return go_on()
+            result = go_on()
+    if (
+        ending is not None
+        and result.stop_reason is StopReason.NO_FEASIBLE
+        and ending.get("nfev") == result.nfev
+    ):
+        warn(
+            "the run had ended with NO_FEASIBLE and nothing was evaluated now: when the cause of the "
+            "failures is mended, resume it with forget_failures=True (fmnes resume RUN --forget-failures)"
+        )
+    return result
 
 
-def _has_ended(directory: RunDirectory) -> bool:
-    """For good. A result that cannot be read says nothing: all that is in it follows from the log."""
+def _ending(directory: RunDirectory) -> dict[str, Any] | None:
+    """The run's result. One that cannot be read says nothing: all that is in it follows from the log."""
     try:
-        result = directory.result
+        return directory.result
     except RunError:
-        return False
-    return result is not None and result.get("stop_reason") not in _OPEN_ENDINGS
+        return None
 
 
 def _space(directory: RunDirectory) -> Space | None:

@@ -19,12 +19,14 @@ from fmnes.records.table import Evaluations
 from fmnes.report.progress import Progress
 from fmnes.report.waiting import telling
 from fmnes.result import Result, StopReason, View
+from fmnes.run.forgetting import take_back
 from fmnes.run.interrupts import Wishes, sigterm_interrupts
 from fmnes.run.keeping import Keeping
 from fmnes.run.loop import Loop
 from fmnes.run.replay import Remembering
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
+from fmnes.run.streak import StoppedWorking
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
@@ -104,11 +106,20 @@ def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Eval
     try:
         yield remembering
     except ObjectiveError as error:
-        with contextlib.suppress(RunError):  # a full disk must not hide what is wrong with the objective
-            remembering.forget_faults()
+        # A full disk must not hide what is wrong with the objective.
+        with contextlib.suppress(RunError):
+            if isinstance(error, StoppedWorking):
+                _forget(directory, error.reason)
+            else:
+                remembering.forget_faults()
         if not remembering.evaluated:
             raise StoppedByTheLog(*error.args) from None
         raise
+
+
+def _forget(directory: RunDirectory, reason: str) -> None:
+    """All evaluations that failed with this reason: it was new, so that they are those of the streak."""
+    take_back(directory, lambda row: row.outcome.reason == reason)
 
 
 def _finish(directory: RunDirectory, result: Result, state: RunState) -> None:

@@ -19,6 +19,7 @@ from fmnes.report.history import History
 from fmnes.result import Result
 from fmnes.run.records import from_version_1
 from fmnes.run.searches import Searches, StartPoint
+from fmnes.run.streak import Streak
 from fmnes.run.totals import Totals
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
@@ -42,6 +43,7 @@ class RunState:
     """What the sessions before this one have taken."""
     seed: int | None = None
     start: StartPoint = field(default_factory=StartPoint)
+    streak: Streak = field(default_factory=Streak)
     began_with: InitVar[Searches | None] = None
     """None: with the search that `opt` is."""
 
@@ -67,6 +69,7 @@ class RunState:
             "history": history,
             "failures": failures,
             "start": self.start.dump(),
+            "streak": self.streak.dump(),
             **searches,
         }
         return metadata, {**arrays, **best, **more, "history": rows, "failures": points}
@@ -97,6 +100,7 @@ class RunState:
                 float(run["seconds"]),
                 None if run["seed"] is None else int(run["seed"]),
                 StartPoint.restore(run["start"]) if "start" in run else StartPoint(),
+                Streak.restore(run["streak"]) if "streak" in run else Streak(),
                 Searches.restore(run, arrays, opt, totals.restarts),
             )
         except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:

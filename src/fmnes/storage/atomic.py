@@ -69,7 +69,7 @@ def atomic_write(path: Path, *, keep: Path | None = None) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         if keep is not None:
-            _keep(path, keep)
+            keep_as(path, keep)
         replace(temporary, path)
         sync_directory(path.parent)
     except BaseException:
@@ -103,12 +103,12 @@ def sync_directory(directory: Path) -> None:
 
 def unfinished(path: Path) -> list[Path]:
     """What writes to `path` that were killed have left; who holds the directory's lock may delete it."""
-    # As mkstemp names them, or `_keep`: a user's own file of a similar name is not ours to delete.
+    # As mkstemp names them, or `keep_as`: a user's own file of a similar name is not ours to delete.
     name = re.compile(rf"\.{re.escape(path.name)}\.(link|[a-z0-9_]{{8}}){re.escape(TEMPORARY)}")
     return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
 
 
-def _keep(path: Path, keep: Path) -> None:
+def keep_as(path: Path, keep: Path) -> None:
     """Give the file at `path` the second name `keep`, so that `path` never goes missing."""
     link = path.with_name(f".{keep.name}.link{TEMPORARY}")
     try:

@@ -5,6 +5,7 @@
     evaluations.sqlite        the evaluation log
     snapshot.npz              the optimizer at the beginning of a generation
     snapshot.previous.npz     the one before, should the last be damaged
+    snapshot.first.npz        the first one, from which the run can be replayed
     result.json               there when the run has ended
     result.npz                its history and the points that failed, for those who read the run
     stop                      a wish that it stop, left by another process; gone when it has
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from fmnes.errors import ArgumentError, RunError, SnapshotError, UsageError, warn
-from fmnes.storage.atomic import atomic_write, sync_directory, unfinished
+from fmnes.storage.atomic import atomic_write, keep_as, sync_directory, unfinished
 from fmnes.storage.lock import RunLock, holder, is_lock
 from fmnes.storage.log import EvaluationLog, is_log, side_files
 from fmnes.storage.regular import is_regular, read_regular
@@ -35,10 +36,11 @@ from fmnes.storage.wish import STOP, is_wish, take_wish
 FORMAT = "fmnes-run"
 VERSION = 1
 CONFIG, RESULT, LOCK, LOG = "config.json", "result.json", "lock", "evaluations.sqlite"
-SNAPSHOT, PREVIOUS, ENDING, KEPT = "snapshot.npz", "snapshot.previous.npz", "result.npz", "kept"
+SNAPSHOT, PREVIOUS, FIRST = "snapshot.npz", "snapshot.previous.npz", "snapshot.first.npz"
+ENDING, KEPT = "result.npz", "kept"
 
 #: What is written to a temporary file first, which a kill leaves behind.
-_WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS, ENDING, STOP)
+_WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS, FIRST, ENDING, STOP)
 _MAX_JSON_BYTES = 256 * 2**20
 
 
@@ -129,6 +131,8 @@ class RunDirectory:
         """The last one becomes the previous one. At every moment there is a good one on disk."""
         self._check_writable()
         try:
+            if not (self.path / PREVIOUS).exists() and not (self.path / FIRST).exists():
+                keep_as(self.path / SNAPSHOT, self.path / FIRST)
             write_snapshot(self.path / SNAPSHOT, metadata, arrays, keep=self.path / PREVIOUS)
         except OSError as error:
             raise RunError(f"{self.path / SNAPSHOT}: could not be written ({error})") from error
@@ -138,19 +142,36 @@ class RunDirectory:
 
         Warns if that is not the last one: the evaluations since then are in the log, so nothing is lost.
         """
-        last, previous = self.path / SNAPSHOT, self.path / PREVIOUS
-        if not last.exists() and not previous.exists():
-            return None
+        names = [name for name in (SNAPSHOT, PREVIOUS, FIRST) if (self.path / name).exists()]
+        problems: list[str] = []
+        for name in (SNAPSHOT, *(name for name in names if name != SNAPSHOT)) if names else ():
+            try:
+                snapshot = read_snapshot(self.path / name)
+            except SnapshotError as error:
+                problems.append(str(error))
+                continue
+            if problems:
+                warn(f"{'; and of the one before: '.join(problems)}; going on from the one before")
+            return snapshot
+        if problems:
+            raise RunError("; and of the one before: ".join(problems))
+        return None
+
+    def rewind(self) -> None:
+        """Go back to the first snapshot. The run that goes on from there is the same one, by its log."""
+        self._check_writable()
+        first = self.path / FIRST
+        if not first.exists():
+            return
         try:
-            return read_snapshot(last)
-        except SnapshotError as error:
-            problem = error
-        try:
-            snapshot = read_snapshot(previous)
-        except SnapshotError as error:
-            raise RunError(f"{problem}; and of the one before: {error}") from None
-        warn(f"{problem}; going on from the one before")
-        return snapshot
+            read_snapshot(first)
+            # The previous one last: whatever happens in between, a good one is there.
+            with atomic_write(self.path / SNAPSHOT) as file:
+                file.write(first.read_bytes())
+            (self.path / PREVIOUS).unlink(missing_ok=True)
+            sync_directory(self.path)
+        except (OSError, SnapshotError) as error:
+            raise RunError(f"{self.path}: cannot go back to {FIRST} ({error})") from error
 
     def update_config(self, config: dict[str, Any]) -> None:
         """Say anew what the run is asked to do, such as a larger budget."""
@@ -226,7 +247,7 @@ def _refuse_used(path: Path) -> None:
     """
     names = set(os.listdir(path))
     ours = CONFIG in names and _is_config(path / CONFIG)
-    if ours and names & {SNAPSHOT, PREVIOUS}:
+    if ours and names & {SNAPSHOT, PREVIOUS, FIRST}:
         raise RunExists(
             f"{path}: found a run in this directory, wanted a new or empty one; fmnes.resume goes on with it"
         )

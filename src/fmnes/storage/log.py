@@ -15,6 +15,7 @@ import contextlib
 import math
 import os
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +31,9 @@ from fmnes.storage.rows import (
     INSERT_MORE,
     MORE_SCHEMA,
     SCHEMA,
+    Logged,
     encode,
+    encode_after,
     encode_more,
 )
 
@@ -93,6 +96,13 @@ class EvaluationLog(Questions):
                 ends = [started + duration for *_, started, duration in rows]
                 self._adapt(len(rows), min(row[3] for row in rows), max(ends))
             self._insert(encoded, more)
+
+    def supersede(self, rows: Iterable[tuple[Logged, Outcome]]) -> None:
+        """Write a further row, with this outcome, after each of these: all of them or none."""
+        now = time.time()
+        encoded = [encode_after(row, outcome, now) for row, outcome in rows]
+        with self._writing():
+            self._insert(encoded, [])
 
     def _insert(self, rows: list[tuple[Any, ...]], more: list[tuple[Any, ...]]) -> None:
         """In one transaction."""

@@ -71,6 +71,10 @@ class Questions:
         """What is known of a search from this generation on, in the order of the keys."""
         return self._select("WHERE restart = ? AND generation >= ?", (int(restart), int(generation)), x="x")
 
+    def rows(self) -> Iterator[Logged]:
+        """Everything, in the order of the keys."""
+        return self._select("", (), x="x")
+
     def count(self) -> int:
         with self._reading():
             (rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()

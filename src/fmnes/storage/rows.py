@@ -90,13 +90,26 @@ def _hash(stored: bytes) -> int:
 def encode(
     key: tuple[int, ...], outcome: Outcome, x: Vector, started: float, duration: float
 ) -> tuple[Any, ...]:
+    stored = np.asarray(x, dtype="<f8").tobytes() if np.size(x) <= MAX_STORED_DIMENSION else None
+    return _encode(key, outcome, x_hash(x), stored, started, duration)
+
+
+def encode_after(row: Logged, outcome: Outcome, started: float) -> tuple[Any, ...]:
+    """The next row of the same point, which took no time."""
+    stored = None if row.x is None else row.x.astype("<f8").tobytes()
+    key = row.key._replace(attempt=row.key.attempt + 1)
+    return _encode(key, outcome, row.x_hash, stored, started, 0.0)
+
+
+def _encode(
+    key: tuple[int, ...], outcome: Outcome, hashed: int, stored: bytes | None, started: float, duration: float
+) -> tuple[Any, ...]:
     words = (outcome.reason, outcome.fault, outcome.detail, NO_WORKER)
     # Lone surrogates (a program's output that was no text) cannot be stored.
     texts = [text.encode("utf-8", "backslashreplace").decode() for text in words]
     f = struct.pack("<d", outcome.value)
     times = (float(started), float(duration) + 0.0)  # no -0.0
-    row = (*map(int, key), outcome.status, f, *texts, *times, x_hash(x))
-    stored = np.asarray(x, dtype="<f8").tobytes() if np.size(x) <= MAX_STORED_DIMENSION else None
+    row = (*map(int, key), outcome.status, f, *texts, *times, hashed)
     return *row, _checksum(row), stored
 
 
