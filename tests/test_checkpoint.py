@@ -661,30 +661,7 @@ def test_a_random_state_that_points_outside_its_buffer_is_refused(name: str, tmp
     assert done.stdout == "refused\n"
 
 
-# -- files of earlier versions, and what cannot be saved --------------------------------------------------
-
-DATA = Path(__file__).parent / "data"
-#: Results of the version that saved the file. Those of 0.2 have bounds where points fail.
-SAVED: dict[str, Any] = {
-    name: wanted
-    for version in ("0.1", "0.2")
-    for name, wanted in json.loads((DATA / f"saved-by-{version}.json").read_text()).items()
-}
-
-
-@pytest.mark.parametrize("name", SAVED)
-def test_a_file_that_an_earlier_version_saved_goes_on_as_it_did_there(name: str) -> None:
-    """Twelve more tells; the numbers beside the files are those of that version."""
-    opt, wanted = Optimizer.load(DATA / name), SAVED[name]
-    for _ in range(12):
-        opt.tell(values(opt.ask()))
-    result = opt.result()
-    for key in ("nfev", "nit", "n_infeasible", "seed"):
-        assert getattr(result, key) == wanted[key]
-    for found, key in ((result.fun, "fun"), (result.x, "x"), (result.x_mean, "x_mean"), (opt.sigma, "sigma")):
-        np.testing.assert_allclose(found, wanted[key], rtol=1e-9)
-    opt.ask()
-    assert [list(asked) for asked in opt.asked] == wanted["asked"]
+# -- what cannot be saved ----------------------------------------------------------------------------------
 
 
 class OwnStrategy(CMAES):

@@ -373,22 +373,6 @@ def test_a_program_gets_the_users_units_by_name(tmp_path: Path) -> None:
     assert fmnes.resume(run, max_evaluations=70).fun <= result.fun
 
 
-def test_a_run_of_older_words_goes_on_in_the_users_units(tmp_path: Path) -> None:
-    """Up to 0.2 a Command had names and scales, and a run directory nothing else."""
-    program = "import sys; print(abs(float(sys.argv[1]) - 2) + abs(float(sys.argv[2]) - 1))"
-    command = fmnes.Command([sys.executable, "-c", program, "{k}", "{b}"])
-    space = {"k": fmnes.Real(0.1, 10, log=True), "b": fmnes.Real(0, 3)}
-    run = tmp_path / "run"
-    first = fmnes.minimize(command, space, rng=1, max_evaluations=30, run_dir=run)
-    with RunDirectory.open(run) as directory:
-        config = {key: value for key, value in directory.config.items() if key != "parameters"}
-        objective = {**config["objective"], "names": ["k", "b"], "scales": ["log", "linear"]}
-        directory.update_config({**config, "objective": objective})
-    second = fmnes.resume(run, max_evaluations=40)
-    assert second.fun <= first.fun
-    assert second.fun == pytest.approx(abs(second.x["k"] - 2) + abs(second.x["b"] - 1), abs=1e-12)
-
-
 @pytest.mark.parametrize(
     "parameters",
     [

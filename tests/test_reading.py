@@ -24,8 +24,6 @@ from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 
-DATA = Path(__file__).parent / "data"
-
 
 def bumpy(x: Any) -> Any:
     if x[0] < 0:
@@ -216,7 +214,12 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 
 def config(**objective: Any) -> dict[str, Any]:
     function = {"kind": "function", "name": "f", "module": "m"}
-    return {"settings": {"max_evaluations": 10}, "objective": objective or function}
+    return {
+        "settings": {"max_evaluations": 10},
+        "objective": objective or function,
+        "search": {},
+        "versions": {},
+    }
 
 
 SPACE = {
@@ -239,6 +242,7 @@ def named_run(path: Path) -> None:
         result = {
             "x": x.tolist(), "fun": 3.0, "success": True, "stop_reason": "XTOL", "message": "short",
             "nfev": 4, "nit": 1, "n_infeasible": 1, "x_mean": x.tolist(), "seed": 1, "failures": [],
+            "second_looks": 0, "n_repeated": 0,
         }  # fmt: skip
         directory.finish(result)
 
@@ -270,30 +274,6 @@ def test_names_that_clash_are_told_apart(tmp_path: Path) -> None:
     assert table["output.layers"].tolist()[:3] == [7, 7, 7] == table.outputs["layers"].tolist()[:3]
     assert table["output.output.layers"].tolist() == ["x", "x", "x", None, None]
     assert list(next(iter(table))) == list(table.columns)
-
-
-def test_a_command_of_old_with_names_and_scales(tmp_path: Path) -> None:
-    command = {"kind": "command", "argv": ["true"], "names": ["a", "b"], "scales": ["log", "linear"]}
-    with RunDirectory.create(tmp_path / "run", config(**command)) as directory:
-        x = np.array([math.log(2.0), 3.0])
-        directory.log.record((0, 0, 0, 0, 0), Outcome("value", 5.0), x, 1.0, 0.5)
-        directory.log.record((0, 0, 1, 0, 0), infeasible("no"), x, 1.0, 0.5)
-    run = read_run(tmp_path / "run")
-    assert (run.names, run.parameters) == (("a", "b"), None)
-    assert run.best.x == pytest.approx({"a": 2.0, "b": 3.0})
-    assert run.evaluations["a"] == pytest.approx([2.0, 2.0])
-    assert run.failures[0].x[0] == pytest.approx([2.0, 3.0])
-
-
-def test_a_run_of_the_first_version(tmp_path: Path) -> None:
-    shutil.copytree(DATA / "run-0.1", tmp_path / "run")
-    before = contents(tmp_path)
-    run = read_run(tmp_path / "run")
-    data = json.loads((DATA / "run-0.1" / "result.json").read_text())["data"]
-    assert (run.result.fun, run.result.nfev, run.state) == (data["fun"], data["nfev"], data["stop_reason"])
-    assert run.best.fun == data["fun"] and run.best.x.tolist() == data["x"]
-    assert len(run.evaluations) == run.summary.evaluations and len(run.history["best"]) > 0
-    assert contents(tmp_path) == before
 
 
 SIMULATOR = """
@@ -365,7 +345,6 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         lambda c: c.update(parameters=[{"name": n, "lower": 1, "upper": 0} for n in "ab"]),
         lambda c: c["objective"].update(names=["a"]),
         lambda c: c["objective"].update(names=3),
-        lambda c: c["objective"].update(scales=["log"]),
     ],
 )
 def test_configurations_that_no_run_has(tmp_path: Path, edit: Callable[[Any], Any]) -> None:

@@ -306,6 +306,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "settings": {},
         "objective": {"kind": "function", "name": "f"},
         "parameters": SPACE.as_json(),
+        "search": {},
+        "versions": {},
     }
     x = np.array([math.log(2.0), 1 / 3])
     with RunDirectory.create(path, config) as directory:

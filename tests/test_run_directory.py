@@ -462,7 +462,8 @@ def test_result(path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"version": 2}, "found version 2, wanted at most 1: a newer fmnes wrote it"),
+        ({"version": 2}, "found version 2, wanted 1: a newer fmnes wrote it; upgrade"),
+        ({"version": 0}, "found version 0, wanted 1: an fmnes that was never released wrote it"),
         ({"version": "1"}, "found version '1'"),
         ({"format": "other"}, "another format"),
         ({"data": {"a": 2}}, "checksum"),

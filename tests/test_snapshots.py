@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
-import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import StopReason, minimize, resume
+from fmnes import minimize, resume
 from fmnes.report import failures, history
 from fmnes.report.failures import Ledger
 from fmnes.report.history import COLUMNS, History
@@ -24,9 +22,6 @@ from fmnes.run import snapshots
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
-from tests.torture import differences, portrait, watching
-
-DATA = Path(__file__).parent / "data"
 
 
 def sphere(x: Any) -> float:
@@ -141,21 +136,6 @@ def test_a_long_history_is_thinned_and_ends_with_the_last_generation(
     assert whole.has(view(generations)) and not whole.has(view(generations + 1))
 
 
-def test_a_long_history_of_an_older_version_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MAX_ROWS", 16)
-    rows = np.zeros((100, len(COLUMNS)))
-    rows[:, 1] = np.arange(1, 101)
-    taken = History.restore([100, 1], rows)
-    whole = History()
-    for g in range(1, 101):
-        whole.add(view(g))
-    assert taken.columns()["generation"].tolist() == whole.columns()["generation"].tolist()
-    for g in range(101, 300):
-        taken.add(view(g))
-        whole.add(view(g))
-    assert taken.columns()["generation"].tolist() == whole.columns()["generation"].tolist()
-
-
 @pytest.mark.parametrize("counts", [[3, 1], [1, 1], [2, 0], [-2, 1], [10**30, 4]])
 def test_a_history_that_does_not_fit_its_counts_is_refused(counts: list[int]) -> None:
     with pytest.raises(ValueError, match="a history of"):
@@ -258,40 +238,7 @@ def test_whatever_interrupts_a_snapshot_is_raised_as_it_is(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a.npz", b"old")]
 
 
-# -- what version 0.1 has left ----------------------------------------------------------------------------
-
-
-def simulate(x: Any) -> float:
-    """The objective of the run in data/run-0.1, which was interrupted at its 500th call."""
-    if x[0] < -0.5:
-        raise fmnes.Infeasible("mesh failed" if x[1] < 0.5 else "did not converge")
-    if x[1] > 2.0:
-        raise fmnes.Infeasible("diverged")
-    return float(np.sum(x * x) + 3.0 * np.sum(1.0 - np.cos(6.0 * x)))
-
-
-def test_a_run_of_version_0_1_goes_on(tmp_path: Path) -> None:
-    """In the middle of a generation, after a restart, with a lost evaluation and three kinds of failures."""
-    run = Path(shutil.copytree(DATA / "run-0.1", tmp_path / "run"))
-    calls = 0
-
-    def counted(x: Any) -> float:
-        nonlocal calls
-        calls += 1
-        return simulate(x)
-
-    counted.__qualname__ = "simulate"
-    with warnings.catch_warnings(), watching() as seen:
-        warnings.filterwarnings("ignore", ".*not bitwise")  # where NumPy is another
-        result = resume(run, counted)
-    assert result.nfev == 700 and calls == 700 - 498
-    assert read_snapshot(run / "snapshot.npz")[0]["version"] == 2
-    settings: dict[str, Any] = {"rng": 1, "restarts": 2, "max_evaluations": 700, "ftol": 0.1}
-    settings |= {"evaluate_start": False, "second_look": False, "method": "fm-nes"}  # as it was
-    with watching() as wanted:
-        whole = minimize(simulate, [1.5, 1.0], 1.0, **settings)
-    assert differences(portrait(result, *seen), portrait(whole, *wanted)) == []
-    assert result.stop_reason is StopReason.MAX_EVALUATIONS
+# -- what makes no sense ------------------------------------------------------------------------------------
 
 
 def edit(change: dict[str, Any]) -> Any:

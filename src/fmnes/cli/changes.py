@@ -45,7 +45,7 @@ def _program(config: dict[str, Any]) -> Any:
 
 
 def _tables(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The parameters by name; without any, those of an older run are in its objective."""
+    """The parameters by name."""
     tables = config.get("parameters")
     if not isinstance(tables, list):
         return {}

@@ -81,7 +81,7 @@ def ending_of(result: Result, begun: Begun) -> Ending:
 def names_of(result: Result, begun: Begun) -> Callable[[Any], Point]:
     """A point of the result in the user's names and units, which of named parameters it has already."""
     names = result.parameters
-    if names is None:  # arrays, or a run of version 0.2
+    if names is None:  # arrays
         return begun.named
     return lambda x: x if isinstance(x, dict) else dict(zip(names, x.tolist(), strict=True))
 

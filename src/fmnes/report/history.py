@@ -75,8 +75,6 @@ class History:
         seen, stride = counts
         if stride < 1:
             raise ValueError(f"a history of every {stride} generations")
-        while len(rows) > MAX_ROWS:  # of a version that kept them all
-            rows, stride = np.concatenate((rows[:-1:2], rows[-1:])), 2 * stride
         wanted = -(-seen // stride) + ((seen - 1) % stride > 0)
         if rows.shape != (wanted, len(COLUMNS)):
             raise ValueError(f"a history of shape {rows.shape} for {seen} generations by {stride}")

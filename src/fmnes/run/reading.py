@@ -326,8 +326,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             state=state,
             message=None if result is None else result.message,
             settings=_table(config["settings"]),
-            search=_table(config.get("search", {})),
-            versions={str(k): str(v) for k, v in _table(config.get("versions", {})).items()},
+            search=_table(config["search"]),
+            versions={str(k): str(v) for k, v in _table(config["versions"]).items()},
             objective=_objective(config["objective"]),
             parameters=parameters,
             names=() if space is None else space.names,
@@ -391,10 +391,10 @@ def _result(data: dict[str, Any], saved: tuple[dict[str, Any], Arrays] | None, d
         n_infeasible=int(data["n_infeasible"]),
         x_mean=_array(data["x_mean"], d),
         seed=None if data["seed"] is None else int(data["seed"]),
-        second_looks=int(data.get("second_looks", 0)),
+        second_looks=int(data["second_looks"]),
         covariance=_array(data.get("covariance"), d, d),
         sigma0=np.nan if saved is None else float(saved[1]["sigma0"]),
-        n_repeated=int(data.get("n_repeated", 0)),
+        n_repeated=int(data["n_repeated"]),
     )
 
 

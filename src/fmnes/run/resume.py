@@ -240,10 +240,10 @@ def _settings(directory: RunDirectory, changes: dict[str, Any]) -> Settings:
 
 def _objective(directory: RunDirectory, fun: Any) -> Any:
     """The objective to go on with, or None if it is not known."""
-    remembered = directory.config.get("objective")
-    kind = remembered.get("kind") if isinstance(remembered, dict) else None
-    named = kind == "function" and isinstance(remembered.get("name"), str)
-    if not named and kind != "command":
+    found = directory.config.get("objective")
+    remembered: dict[str, Any] = found if isinstance(found, dict) else {}
+    named = remembered.get("kind") == "function" and isinstance(remembered.get("name"), str)
+    if not named and remembered.get("kind") != "command":
         raise RunError(f"{directory.path}: found an unusable configuration (no objective)")
     if fun is None:
         return None if named else _command(directory, remembered)

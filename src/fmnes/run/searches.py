@@ -96,8 +96,6 @@ class Searches:
 
     @classmethod
     def restore(cls, run: dict[str, Any], arrays: Arrays, opt: Optimizer, restarts: int) -> Searches:
-        if "plan" not in run:  # of an older version
-            return cls.of(opt, restarts)
         kind, size, step, origin = run["plan"]
         if kind not in KINDS or origin not in ORIGINS or not 0 < step <= 1:
             raise ValueError(f"a search that began as {run['plan']}")

@@ -17,7 +17,6 @@ from fmnes.logger import logger
 from fmnes.report.failures import Ledger
 from fmnes.report.history import History
 from fmnes.result import Result
-from fmnes.run.records import from_version_1
 from fmnes.run.searches import Searches, StartPoint
 from fmnes.run.streak import Streak
 from fmnes.run.totals import Totals
@@ -85,8 +84,6 @@ class RunState:
     def restore(cls, metadata: dict[str, Any], arrays: Arrays) -> RunState:
         """Raises SnapshotError for what `dump` cannot have written."""
         try:
-            if "loop" in metadata:
-                metadata, arrays = from_version_1(metadata, arrays)
             run = metadata["run"]
             if not 0 <= run["seconds"] < np.inf:
                 raise ValueError(f"{run['seconds']} seconds")
@@ -99,8 +96,8 @@ class RunState:
                 Ledger.restore(run["failures"], np.asarray(arrays["failures"], dtype=float)),
                 float(run["seconds"]),
                 None if run["seed"] is None else int(run["seed"]),
-                StartPoint.restore(run["start"]) if "start" in run else StartPoint(),
-                Streak.restore(run["streak"]) if "streak" in run else Streak(),
+                StartPoint.restore(run["start"]),
+                Streak.restore(run["streak"]),
                 Searches.restore(run, arrays, opt, totals.restarts),
             )
         except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:

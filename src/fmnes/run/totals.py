@@ -82,6 +82,5 @@ class Totals:
             best = Best(
                 arrays["totals.best.x"], float(arrays["totals.best.fun"]), int(counts["best_evaluation"])
             )
-        names = ("restarts", "evaluations", "generations", "infeasible")
-        repeated = count(counts.get("repeated", 0))  # up to 0.2 there were none
-        return cls(**{name: count(counts[name]) for name in names}, repeated=repeated, best=best)
+        names = ("restarts", "evaluations", "generations", "infeasible", "repeated")
+        return cls(**{name: count(counts[name]) for name in names}, best=best)

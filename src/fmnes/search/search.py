@@ -404,11 +404,11 @@ class Search(Generic[X, Xs]):
         opt._distribution.restore(metadata, arrays)
         opt._recent.restore(metadata, arrays)
         opt.seed = None if metadata["seed"] is None else int(metadata["seed"])
-        for name in ("generation", "evaluations", "n_infeasible"):
+        for name in ("restart", "generation", "evaluations", "n_infeasible", "n_repeated"):
             setattr(opt, name, count(metadata[name]))
-        opt.restart = count(metadata.get("restart", 0))  # 0.1 had none
-        opt.n_repeated = count(metadata.get("n_repeated", 0))  # nor had it these
-        opt.start_failed = metadata.get("start_failed", False) is True
+        if type(metadata["start_failed"]) is not bool:
+            raise SnapshotError(f"start_failed {metadata['start_failed']!r}, wanted true or false")
+        opt.start_failed = metadata["start_failed"]
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt._best = restore_best(metadata, arrays, d)
         opt._memory.restore(arrays)

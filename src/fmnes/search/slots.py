@@ -145,7 +145,7 @@ class Generation:
     def restore(
         cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], draws: int, lam: int, d: int
     ) -> Generation:
-        early = arrays.get("current.early")  # 0.1 had none
+        early = arrays.get("current.early")
         open = shaped(arrays["current.open"], (lam,), kinds="b")
         if early is not None and (shaped(early, (lam,), kinds="b") & ~open).any():
             raise SnapshotError("a slot that is counted and waits to be counted")

@@ -151,8 +151,5 @@ class Start:
         if metadata["max_redraws"] is not None:
             method = Resampling(method, metadata["max_redraws"])
         bounds = Bounds(arrays["lower"], arrays["upper"]) if "lower" in arrays else None
-        # Up to 0.2 all bounds failed, and there were no integers.
-        bounds_as = metadata.get("bounds_as", "map" if bounds is None else "failure")
-        integers = arrays.get("integers")
-        size = metadata["population_size"]
-        return cls.of(arrays["x0"], arrays["sigma0"], method, size, bounds, bounds_as, integers)
+        size, bounds_as = metadata["population_size"], metadata["bounds_as"]
+        return cls.of(arrays["x0"], arrays["sigma0"], method, size, bounds, bounds_as, arrays.get("integers"))

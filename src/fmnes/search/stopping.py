@@ -89,8 +89,8 @@ class Recent:
         if np.isnan(shaped(bests, (min(bests.size, self.window),))).any():
             raise SnapshotError("NaN among the recent values")
         self.bests = deque(bests.tolist(), maxlen=self.window)
-        failed = arrays.get("recent_failed", np.zeros(bests.shape))  # 0.2 had none
-        self.failed = deque(finite(failed, bests.shape).tolist(), maxlen=self.window)
+        failed = finite(arrays["recent_failed"], bests.shape)
+        self.failed = deque(failed.tolist(), maxlen=self.window)
         self.flat, self.infeasible, self.unevaluated = map(count, metadata["recent"])
 
 

@@ -29,7 +29,7 @@ from fmnes.storage.atomic import atomic_write, keep_as, sync_directory, unfinish
 from fmnes.storage.lock import RunLock, holder, is_lock
 from fmnes.storage.log import EvaluationLog, is_log, side_files
 from fmnes.storage.regular import is_regular, read_regular
-from fmnes.storage.snapshot import Arrays, read_snapshot, write_snapshot
+from fmnes.storage.snapshot import Arrays, other_version, read_snapshot, write_snapshot
 from fmnes.storage.wal import torn
 from fmnes.storage.wish import STOP, is_wish, take_wish
 
@@ -355,10 +355,8 @@ def _unwrap(envelope: Any) -> dict[str, Any]:
     if not isinstance(envelope, dict) or envelope.get("format") != FORMAT:
         raise RunError(f"found another format, wanted a {FORMAT}")
     version = envelope.get("version")
-    if type(version) is not int or not 1 <= version <= VERSION:
-        raise RunError(
-            f"found version {version!r}, wanted at most {VERSION}: a newer fmnes wrote it; upgrade"
-        )
+    if type(version) is not int or version != VERSION:
+        raise RunError(f"found version {version!r}, wanted {VERSION}: {other_version(version, VERSION)}")
     data = envelope.get("data")
     if not isinstance(data, dict) or envelope.get("checksum") != _checksum(data):
         raise RunError("found data that does not fit its checksum: damaged, or edited by hand")

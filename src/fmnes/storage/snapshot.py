@@ -23,7 +23,7 @@ from fmnes.storage.atomic import atomic_write
 from fmnes.storage.regular import open_regular
 
 FORMAT = "fmnes-snapshot"
-VERSION = 2
+VERSION = 1
 _METADATA = "metadata.json"
 _MAX_METADATA_BYTES = 16 * 2**20
 
@@ -73,6 +73,13 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]
         ) from None
 
 
+def other_version(found: Any, ours: int) -> str:
+    """What to do about a file of another version of its format."""
+    if type(found) is int and found > ours:
+        return "a newer fmnes wrote it; upgrade"
+    return "an fmnes that was never released wrote it, or it was edited; begin the run again"
+
+
 def _read(archive: zipfile.ZipFile, size: int) -> tuple[dict[str, Any], Arrays]:
     members = archive.infolist()
     for member in members:
@@ -90,10 +97,8 @@ def _read(archive: zipfile.ZipFile, size: int) -> tuple[dict[str, Any], Arrays]:
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise SnapshotError(f"found another format, wanted a {FORMAT}")
     version = metadata.get("version")
-    if type(version) is not int or not 1 <= version <= VERSION:
-        raise SnapshotError(
-            f"found version {version!r}, wanted at most {VERSION}: a newer fmnes wrote it; upgrade"
-        )
+    if type(version) is not int or version != VERSION:
+        raise SnapshotError(f"found version {version!r}, wanted {VERSION}: {other_version(version, VERSION)}")
     if metadata.get("arrays") != [n.removesuffix(".npy") for n in names if n != _METADATA]:
         raise SnapshotError("found other arrays than it was written with")
     arrays = {
