@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fmnes
+from fmnes.cli.problem_file import read_problem
+from fmnes.cli.problems import check_run
 from tests.rows import through
 
 SPACE = {"width": fmnes.Real(0, 1), "height": fmnes.Real(0, 1)}
@@ -90,8 +97,8 @@ PYTHON = {
     "a value in quotes": (lambda: minimize(lambda p: "0.3", SPACE), "convert it with float()"),
     "no sigma0": (
         lambda: minimize(total, [1.0]),
-        "sigma0: found none and no bounds, wanted sigma0=, or finite bounds= (sigma0 then defaults to a quarter "
-        "of their width)",
+        "sigma0: found none and no bounds, wanted sigma0=, or finite bounds= (sigma0 then defaults to a "
+        "quarter of their width)",
     ),
     "no x0": (
         lambda: fmnes.Optimizer(),
@@ -139,3 +146,190 @@ def test_a_place_where_no_run_can_be_made_is_said_without_numbers_of_errors(tmp_
     assert "Errno" not in str(caught.value)
     with pytest.raises(fmnes.RunError, match="found a file, wanted a run directory"):
         fmnes.read_run(tmp_path / "file")
+
+
+# -- the command line -------------------------------------------------------------------------------------
+
+
+HEAD = "command = ['./sim.sh', '{width}']\n"
+WIDTH = "[parameters.width]\nlower = 0.1\nupper = 10.0\n"
+
+#: a problem file, and the whole message after its name.
+FILES = {
+    "an unused parameter": (
+        f"{HEAD}{WIDTH}\n[parameters.height]\nlower = 0.1\nupper = 10.0\n",
+        ", line 6: parameters: found 'height' in no placeholder of command, wanted {height} somewhere, or "
+        "{params}, the path of a JSON file with all of them",
+    ),
+    "a bound in quotes": (
+        f'{HEAD}[parameters.width]\nlower = "0"\nupper = 10.0\n',
+        ", line 3: width: found lower = '0', wanted a number; write 0 without quotes",
+    ),
+    "crossed bounds": (
+        f"{HEAD}[parameters.width]\nlower = 10\nupper = 1\n",
+        ", line 3: width: found lower = 10.0 and upper = 1.0 (crossed), wanted lower < upper",
+    ),
+    "no sigma": (
+        f"{HEAD}[parameters.width]\nstart = 10\n",
+        ", line 2: width: found no bounds and no sigma; wanted start and sigma, or lower and upper, from "
+        "which they follow",
+    ),
+    "zero on a log scale": (
+        f"{HEAD}[parameters.width]\nupper = 3\nlower = 0\nlog = true\n",
+        ", line 4: width: found lower = 0.0 on a log scale, which has no place for it; wanted a positive "
+        "number, or log = false",
+    ),
+    "a word for a flag": (
+        f"{HEAD}[parameters.width]\nlower = 1\nupper = 3\nlog = 'yes'\n",
+        ", line 5: width: found log = 'yes', wanted true or false",
+    ),
+    "a pipe": (
+        f"command = ['./sim.sh', '{{width}}', '|', 'tail', '-1']\n{WIDTH}",
+        ", line 1: command: found '|', which only a shell understands, and none is used; write a script with "
+        "that line, or ['sh', '-c', \"'{here}/sim.sh' '{width}' | tail -1\"]",
+    ),
+    "a redirection": (
+        f"command = ['./sim.sh', '{{width}}', '>', 'out']\n{WIDTH}",
+        ", line 1: command: found '>', which only a shell understands",
+    ),
+    "one string for all": (
+        f"command = ['./sim.sh {{width}} | tail']\n{WIDTH}",
+        ", line 1: command: found {width} in the program's name, wanted it among the arguments, each of "
+        "which is an element of the list",
+    ),
+    "a budget in quotes": (
+        f"{HEAD}{WIDTH}\n[run]\nmax_evaluations = '3'\n",
+        ", line 7: max_evaluations: found '3', wanted a whole number above 0; write 3 without quotes",
+    ),
+    "a word for a number": (
+        f"{HEAD}{WIDTH}\n[run]\ntarget = 'low'\n",
+        ", line 7: target: found 'low', wanted a number",
+    ),
+    "a negative seed": (
+        f"{HEAD}{WIDTH}\n[run]\nseed = -1\n",
+        ", line 7: seed: found -1, wanted a whole number of at least 0",
+    ),
+    "a word for a flag of the run": (
+        f"{HEAD}{WIDTH}\n[run]\nevaluate_start = 'yes'\n",
+        ", line 7: evaluate_start: found 'yes', wanted true or false",
+    ),
+    "a method": (
+        f"{HEAD}{WIDTH}\n[run]\nmethod = 'cmaes'\n",
+        ", line 7: method: found 'cmaes', wanted one of 'afm-nes', 'fm-nes', 'dx-nes-ic', 'xnes', 'cma-es', "
+        "'cr-fm-nes'; did you mean 'cma-es'?",
+    ),
+    "no run to begin from": (
+        f"{HEAD}{WIDTH}\n[run]\nwarm_start = 'nope.run'\n",
+        ", line 7: warm_start: nope.run: found nothing there, wanted a run directory",
+    ),
+    "where the value is": (
+        f"{HEAD}{WIDTH}\n[program]\nvalue = 'x'\n",
+        ", line 7: value: found 'x', wanted such as { regex = 'CD =\\s*(\\S+)' } or { file = 'out.txt' }",
+    ),
+    "no TOML": (
+        f"command = [./sim.sh]\n{WIDTH}",
+        ", line 1: found what is not TOML (Invalid value), wanted",
+    ),
+    "nothing": (
+        "",
+        ": found an empty file, wanted such as command = ['./simulate', '{params}']; to",
+    ),
+}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "sim.sh"
+    program.write_text("#!/bin/sh\necho 1.5\n")
+    program.chmod(0o755)
+    return tmp_path
+
+
+def refused(*words):
+    """What the command says on standard error; it has to refuse."""
+    command = [sys.executable, "-m", "fmnes", *words]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=os.environ | {"COLUMNS": "200"}
+    )
+    assert done.returncode == 2, (words, done.stdout, done.stderr)
+    return done.stderr
+
+
+def test_what_a_mistake_in_a_problem_file_says(place):
+    path = Path("problem.toml")
+    for name, (text, said) in FILES.items():
+        path.write_text(text)
+        try:
+            check_run(read_problem(path), path)
+        except fmnes.FmnesError as error:
+            assert str(error).startswith(f"problem.toml{said}"), name
+        else:
+            raise AssertionError(name)
+
+
+def test_what_is_no_text_is_said_of_a_problem_file(place):
+    Path("latin.toml").write_bytes(b"# a comment\ncommand = ['\xff']\n")
+    Path("folder.toml").mkdir()
+    assert "latin.toml, line 2: found a byte that is not UTF-8, wanted a text file" in refused(
+        "check", "latin.toml"
+    )
+    said = refused("check", "folder.toml")
+    assert "folder.toml: found a folder, wanted a problem file" in said and "Errno" not in said
+
+
+def test_check_shows_the_seed_by_its_name(place):
+    Path("problem.toml").write_text(f"{HEAD}{WIDTH}\n[run]\nseed = 3\n")
+    command = [sys.executable, "-m", "fmnes", "check", "problem.toml"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+    assert "seed: 3\n" in shown and "rng" not in shown
+    asked = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=300, check=True)
+    assert json.loads(asked.stdout)["run"] == {"seed": 3}
+
+
+#: What is typed after `fmnes minimize`, and what its message has to say.
+OPTIONS = {
+    ("problem.toml", "--max-evaluations", "0"): "--max-evaluations: found 0, wanted a whole number above 0\n",
+    ("problem.toml", "--max-evaluations", "abc"): "'--max-evaluations': found 'abc', wanted a whole number",
+    ("problem.toml", "--timeout", "ten"): "'--timeout': found 'ten', wanted a number",
+    ("problem.toml", "--timeout", "0"): "--timeout: found 0.0, wanted a number above 0\n",
+    ("problem.toml", "--population-size", "3"): "--population-size: found 3, wanted an even number",
+    ("problem.toml", "--restarts", "-1"): "--restarts: found -1, wanted a whole number of at least 0",
+    ("problem.toml", "--seed", "-1"): "--seed: found -1, wanted a whole number of at least 0",
+    ("problem.toml", "--method", "cma"): "--method: found 'cma', wanted one of afm-nes",
+    ("--param", "width", "--", "./sim.sh", "{width}"): "--param: found 'width', wanted name=lower..upper",
+    ("--param", "width=2..1", "--", "./sim.sh"): "--param: width: found lower = 2.0 and upper = 1.0",
+    (
+        "--param",
+        "width=0..1",
+        "--",
+        "./sim.sh",
+        "{height}",
+    ): "command: found the unknown placeholder",
+    (
+        "--param",
+        "width=0..1",
+        "--",
+        "./sim.sh",
+        "{width}",
+        "|",
+        "cat",
+    ): "command: found '|', which only a",
+}
+
+
+def test_what_a_mistake_on_the_command_line_says(place):
+    Path("problem.toml").write_text(HEAD + WIDTH)
+    for words, said in OPTIONS.items():
+        message = refused("minimize", *words)
+        assert said in message, (words, message)
+        assert not {"None", "argv", "Real", "True", "ArgumentError"} & set(re.findall(r"\w+", message)), (
+            message
+        )
+    assert [entry.name for entry in sorted(place.iterdir())] == ["problem.toml", "sim.sh"]
+
+
+def test_a_pipe_may_be_given_to_a_shell(place):
+    space = {"width": fmnes.Real(0.1, 1)}
+    piped = fmnes.Command(["sh", "-c", "'{here}/sim.sh' '{width}' | tail -1"])
+    assert fmnes.minimize(piped, space, max_evaluations=2, rng=0).fun == 1.5

@@ -14,7 +14,7 @@ def check_method(method: str | None) -> str | None:
     """Raises ArgumentError with all names: on the command line there are no settings besides."""
     if method is not None and method not in METHODS:
         raise ArgumentError(
-            f"method: found {method!r}, wanted one of {', '.join(METHODS)}{nearest(method, METHODS)}"
+            f"--method: found {method!r}, wanted one of {', '.join(METHODS)}{nearest(method, METHODS)}"
         )
     return method
 

@@ -32,8 +32,10 @@ def check_problem(path: Path) -> None:
         similar = _similar(path, lambda other: other.suffix == ".toml")
         hint = similar or "; to write one:  fmnes init"
         raise ArgumentError(f"{path}: found nothing there, wanted a problem file{hint}")
-    if files := _problems(path):
-        raise ArgumentError(f"{path}: found a folder, wanted a problem file; did you mean '{files[0]}'?")
+    if path.is_dir():
+        files = _problems(path)
+        hint = f"; did you mean '{files[0]}'?" if files else ""
+        raise ArgumentError(f"{path}: found a folder, wanted a problem file{hint}")
 
 
 def no_problem(word: str) -> ArgumentError:

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmnes.arguments import check_number, check_path, shown
+from fmnes.arguments import check_count, check_path, shown
+from fmnes.cli.wording import argument_of, plain_words
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.runnable import check_runnable
@@ -88,7 +89,7 @@ def make_problem(
 ) -> ProblemFile:
     """program: the other arguments of `fmnes.Command`."""
     if not parameters:
-        raise ArgumentError("param: found none, wanted at least one, such as --param width=0.1..10,log")
+        raise ArgumentError("--param: found none, wanted at least one, such as --param width=0.1..10,log")
     space = make_space(parameters)
     command = Command(argv, **(program or {}))
     check_runnable(command, names=space.names)
@@ -100,8 +101,10 @@ def read_problem(path: Path) -> ProblemFile:
     text = read_text(path)
     data = _tables(path, text)
     if "command" not in data:
+        found = "no command" if text.strip() else "an empty file"
         raise ArgumentError(
-            f"{path}: found no command, wanted such as command = ['./simulate', '{{params}}']"
+            f"{path}: found {found}, wanted such as command = ['./simulate', '{{params}}']; to write an "
+            "example:  fmnes init"
         )
     pairs = []
     for name, table in data["parameters"].items():
@@ -110,26 +113,35 @@ def read_problem(path: Path) -> ProblemFile:
         except ArgumentError as error:
             where = f"parameters.{name}"
             strange = next((key for key in table if key not in (*KEYS, *OLD_KEYS)), None)
+            said = plain_words(str(error))
             if strange is None:
-                raise ArgumentError(f"{path}{_line_of(text, where)}: {error}") from None
+                about = re.match(r"[^:]*: found (\w+) = ", said)
+                line = (about and _line_of(text, about[1], where)) or _line_of(text, where)
+                raise ArgumentError(f"{path}{line}: {said}") from None
             line = _line_of(text, strange, where)
-            raise ArgumentError(f"{path}{line}: {error}{_where_else(strange, where)}") from None
+            raise ArgumentError(f"{path}{line}: {said}{_where_else(strange, where)}") from None
     if not pairs:
         raise ArgumentError(f"{path}: found no parameters, wanted at least one, such as [parameters.width]")
     try:
         program = _with_paths(data["program"], path, ("directory",))
         run = _with_paths(data["run"], path, ("run_dir", "warm_start"))
         if "seed" in run:
-            run["rng"] = check_number("seed", run.pop("seed"), above=-1, whole=True, optional=False)
+            run["rng"] = check_count("seed", run.pop("seed"), 0)
         program |= {"here": path.resolve().parent, "problem_file": path.resolve()}
         return make_problem(data["command"], pairs, run, program)
     except ArgumentError as error:
-        # The file's own word for it.
-        said = re.sub(r"^argv\b", "command", str(error))
-        argument = re.split(r"\W", said, maxsplit=1)[0]
-        table = "program" if argument in PROGRAM else "run" if argument in RUN else ""
-        line = _line_of(text, argument, table) if table or argument in TOP else ""
-        raise ArgumentError(f"{path}{line}: {said}") from None
+        raise ArgumentError(in_file(path, text, str(error))) from None
+
+
+def in_file(path: Path, text: str, message: str) -> str:
+    """A message about one of its arguments, with the line that gives it and in the file's words."""
+    said = plain_words(message)
+    argument = argument_of(said)
+    table = "program" if argument in PROGRAM else "run" if argument in RUN else ""
+    line = _line_of(text, argument, table) if table or argument in TOP else ""
+    if unused := re.match(r"parameters: found '(.+)' in no placeholder", said):
+        line = _line_of(text, f"parameters.{unused[1]}")
+    return f"{path}{line}: {said}"
 
 
 def _tables(path: Path, text: str) -> dict[str, Any]:
@@ -194,10 +206,13 @@ def parse_parameter(text: str) -> tuple[str, Parameter]:
         numbers = []
     if not name or not equals or len(numbers) not in (2, len(keys)):
         raise ArgumentError(
-            f"param: found {shown(text)}, wanted name=lower..upper[,log|integer] or "
+            f"--param: found {shown(text)}, wanted name=lower..upper[,log|integer] or "
             "name=start,sigma[,lower,upper][,log|integer]"
         )
-    return name, read_parameter(name, table | dict(zip(keys, numbers, strict=False)))
+    try:
+        return name, read_parameter(name, table | dict(zip(keys, numbers, strict=False)))
+    except ArgumentError as error:
+        raise ArgumentError(f"--param: {plain_words(str(error))}") from None
 
 
 def _line_of(text: str, key: str, table: str = "") -> str:

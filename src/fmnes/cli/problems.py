@@ -19,11 +19,12 @@ from rich.console import Console
 
 from fmnes.arguments import shown
 from fmnes.cli import output, places
-from fmnes.cli.problem_file import PROGRAM, ProblemFile, read_problem
+from fmnes.cli.problem_file import PROGRAM, ProblemFile, in_file, read_problem
 from fmnes.cli.trial import MAX_FILES, Trial, new_directory, read_values, try_point
-from fmnes.errors import ArgumentError, FmnesError, nearest
+from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.program import find_program
+from fmnes.evaluation.programs.toml import read_text
 from fmnes.parameters import Integer, Parameter, Real
 from fmnes.run.settings import Settings
 from fmnes.run.succession import check_origin
@@ -65,7 +66,9 @@ def init(
             with open(folder / name, "x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
-        raise ArgumentError(f"{folder}: the files cannot be written there ({error})") from None
+        raise ArgumentError(
+            f"{folder}: the files cannot be written there ({error.strerror}); choose another folder"
+        ) from None
     console = Console()
     output.say(console, f"wrote {', '.join(str(folder / name) for name in files)}")
     if "problem.toml" in files:
@@ -81,7 +84,7 @@ def template_files(template: str) -> dict[str, str]:
     """The texts of a template's files by their names, ready to be written."""
     if template not in TEMPLATES:
         wanted = f"{', '.join(TEMPLATES)}{nearest(template, TEMPLATES)}"
-        raise ArgumentError(f"template: found {shown(template)}, wanted one of {wanted}")
+        raise ArgumentError(f"--template: found {shown(template)}, wanted one of {wanted}")
     texts = {
         file.name: file.read_text(encoding="utf-8")
         for file in sorted((_TEMPLATES / template).iterdir(), key=lambda file: file.name)
@@ -110,7 +113,7 @@ def check(file: Problem, as_json: Json = False) -> None:
         raise typer.Exit(2) from None
     command, said = problem.command, _program(problem.command)
     if as_json:
-        run = {name: str(v) if isinstance(v, Path) else v for name, v in problem.run.items()}
+        run = {name: str(v) if isinstance(v, Path) else v for name, v in _run(problem).items()}
         found = {"ok": True, "program": find_program(command), "command": list(command.argv)}
         parameters = {entry.pop("name"): entry for entry in problem.space.as_json()}
         typer.echo(json.dumps({**found, "parameters": parameters, "start": start, **said, "run": run}))
@@ -121,7 +124,7 @@ def check(file: Problem, as_json: Json = False) -> None:
     output.say(console, f"command: {shlex.join(command.argv)}")
     rows = [_row(name, p, start[name]) for name, p in problem.space.parameters.items()]
     _table(console, ("parameter", "range", "start", "sigma"), rows)
-    for name, value in {**said, **problem.run}.items():
+    for name, value in {**said, **_run(problem)}.items():
         output.say(console, f"{name}: {_plain(value)}")
     if not {"max_evaluations", "max_seconds"} & {*problem.run}:
         output.say(console, "no max_evaluations, no max_seconds: it ends when it has converged")
@@ -158,8 +161,12 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         others = {name: value for name, value in run.items() if name in _OTHERS}
         settings = Settings(**{**_OTHERS, **others})
         check_origin(opt, settings.restart_from)
+        if "warm_start" in run:
+            places.check_run(Path(run["warm_start"]))
     except ArgumentError as error:
-        raise ArgumentError(f"{path}: {error}") from None
+        raise ArgumentError(in_file(path, read_text(path), str(error))) from None
+    except RunError as error:
+        raise ArgumentError(in_file(path, read_text(path), f"warm_start: {error}")) from None
     start: dict[str, Any] = opt.start_point
     return start
 
@@ -179,6 +186,11 @@ _OTHERS: dict[str, Any] = {
     "second_look": True,
     "evaluate_start": True,
 }
+
+
+def _run(problem: ProblemFile) -> dict[str, Any]:
+    """What [run] says, in the file's words."""
+    return {"seed" if name == "rng" else name: value for name, value in problem.run.items()}
 
 
 def _program(command: Command) -> dict[str, Any]:

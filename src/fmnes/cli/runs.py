@@ -12,15 +12,17 @@ import typer
 from rich.console import Console
 
 import fmnes
-from fmnes.arguments import check_number, check_path
+from fmnes.arguments import check_count, check_path
 from fmnes.cli import output, places, reading
-from fmnes.cli.methods import Method, check_method
+from fmnes.cli.methods import Method
 from fmnes.cli.next_steps import anew, as_line, as_lines, as_page, next_steps, when_broken
-from fmnes.cli.problem_file import ProblemFile, make_problem, parse_parameter, read_problem
+from fmnes.cli.problem_file import ProblemFile, in_file, make_problem, parse_parameter, read_problem
 from fmnes.cli.taken import changed, taken
 from fmnes.cli.watch import open_watch
+from fmnes.cli.wording import argument_of, as_option, plain_words
 from fmnes.cli.worker import Queue, queue_options
 from fmnes.errors import ArgumentError, FmnesError, ObjectiveError
+from fmnes.evaluation.programs.toml import read_text
 from fmnes.report.live import LiveDisplay
 from fmnes.result import Result, View
 from fmnes.storage.aside import move_aside
@@ -34,19 +36,32 @@ def whole(text: str) -> int:
     with contextlib.suppress(ValueError):
         if (number := float(text)).is_integer():
             return int(number)
-    raise ValueError(f"found {text!r}, wanted a whole number")
+    raise typer.BadParameter(f"found {text!r}, wanted a whole number")
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"found {text!r}, wanted a number") from None
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")]
 MaxEvaluations = Annotated[
     int | None, typer.Option(help="Evaluations in all.", parser=whole, metavar="INTEGER")
 ]
-MaxSeconds = Annotated[float | None, typer.Option(help="Seconds in all.")]
-Workers = Annotated[int | None, typer.Option(help="Programs at a time.")]
-Timeout = Annotated[float | None, typer.Option(help="Seconds before a program is killed.")]
-Retries = Annotated[int | None, typer.Option(help="Further tries of a lost evaluation.")]
+MaxSeconds = Annotated[float | None, typer.Option(help="Seconds in all.", parser=number, metavar="FLOAT")]
+Workers = Annotated[int | None, typer.Option(help="Programs at a time.", parser=whole, metavar="INTEGER")]
+Timeout = Annotated[
+    float | None, typer.Option(help="Seconds before a program is killed.", parser=number, metavar="FLOAT")
+]
+Retries = Annotated[
+    int | None, typer.Option(help="Further tries of a lost evaluation.", parser=whole, metavar="INTEGER")
+]
 Open = Annotated[bool, typer.Option("--open", help="Watch it in the browser, as `fmnes watch` does.")]
-Target = Annotated[float | None, typer.Option(help="Stop at a value as low as this.")]
+Target = Annotated[
+    float | None, typer.Option(help="Stop at a value as low as this.", parser=number, metavar="FLOAT")
+]
 
 
 def minimize(
@@ -81,12 +96,16 @@ def minimize(
     timeout: Timeout = None,
     retries: Retries = None,
     method: Method = None,
-    population_size: Annotated[int | None, typer.Option(help="Points per generation.")] = None,
+    population_size: Annotated[
+        int | None, typer.Option(help="Points per generation.", parser=whole, metavar="INTEGER")
+    ] = None,
     restarts: Annotated[
         str | None,
         typer.Option(metavar="N|bipop", help="Further searches, each with twice the population; or bipop."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same run.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="The same seed gives the same run.", parser=whole, metavar="INTEGER")
+    ] = None,
     open_it: Open = False,
     as_json: Json = False,
 ) -> None:
@@ -101,20 +120,25 @@ def minimize(
         "retries": retries,
         "method": method,
         "population_size": population_size,
-        "restarts": int(restarts) if restarts and restarts.isdecimal() else restarts,
-        "seed": seed,
+        "restarts": _restarts(restarts),
     }
-    options = {**problem.run, **{name: value for name, value in flags.items() if value is not None}}
-    if "seed" in options:
-        options["rng"] = check_number("seed", options.pop("seed"), above=-1, whole=True, optional=False)
-    if isinstance(options.get("method"), str):
-        check_method(options["method"])
+    typed = {name: value for name, value in flags.items() if value is not None}
+    options = {**problem.run, **typed}
+    if seed is not None:
+        options["rng"] = check_count("--seed", seed, 0)
     options |= queue_options(queue, workers)
-    in_file = check_path("run_dir", options.pop("run_dir", folder))
-    kept = run_dir or Path(in_file)
+    usual = check_path("run_dir", options.pop("run_dir", folder))
+    kept = run_dir or Path(usual)
+
+    file = Path(words[0]) if words[0].endswith(".toml") else None
 
     def begin(**more: Any) -> Result:
-        return fmnes.minimize(problem.command, problem.space.parameters, **options, run_dir=kept, **more)
+        try:
+            return fmnes.minimize(problem.command, problem.space.parameters, **options, run_dir=kept, **more)
+        except ArgumentError as error:
+            if file is None or argument_of(str(error)) in typed:
+                raise ArgumentError(as_option(str(error), typed)) from None
+            raise ArgumentError(in_file(file, read_text(file), str(error))) from None
 
     def run(**more: Any) -> Result:
         try:
@@ -126,7 +150,6 @@ def minimize(
         output.say(Console(stderr=True), f"the run that was there is now {moved}")
         return begin(**more)
 
-    file = Path(words[0]) if words[0].endswith(".toml") else None
     _run(run, kept, LiveDisplay(options.get("max_evaluations")), as_json, open_it, file)
 
 
@@ -162,7 +185,14 @@ def resume(
         options["forget_failures"] = forget_failures or True
     budget = max_evaluations or begun.max_evaluations
     display = LiveDisplay(budget, made_before=reading.count_evaluations(run))
-    _run(lambda **more: fmnes.resume(run, **options, **more), run, display, as_json, open_it, begun.problem)
+
+    def go_on(**more: Any) -> Result:
+        try:
+            return fmnes.resume(run, **options, **more)
+        except ArgumentError as error:
+            raise ArgumentError(as_option(str(error), options)) from None
+
+    _run(go_on, run, display, as_json, open_it, begun.problem)
 
 
 def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
@@ -171,16 +201,29 @@ def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
         if len(words) > 1:
             raise ArgumentError(f"{words[1]}: found after a problem file, wanted nothing more")
         if params:
-            raise ArgumentError("param: found together with a problem file, wanted one of them")
+            raise ArgumentError("--param: found together with a problem file, wanted one of them")
         path = Path(words[0])
         places.check_problem(path)
         return read_problem(path), path.with_suffix(".run")
     if len(words) == 1 and not params:
         raise places.no_problem(words[0])
     if not params:
-        raise ArgumentError("param: found none, wanted one for each parameter, such as --param width=0.3,0.1")
+        raise ArgumentError(
+            "--param: found none, wanted one for each parameter, such as --param width=0.1..10"
+        )
     parameters = [parse_parameter(text) for text in params]
-    return make_problem(words, parameters, {}), Path(Path(words[0]).stem + ".run")
+    try:
+        problem = make_problem(words, parameters, {})
+    except ArgumentError as error:
+        raise ArgumentError(plain_words(str(error))) from None
+    return problem, Path(Path(words[0]).stem + ".run")
+
+
+def _restarts(text: str | None) -> int | str | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return text
 
 
 def _run(

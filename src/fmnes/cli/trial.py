@@ -16,6 +16,7 @@ import numpy as np
 
 from fmnes.arguments import shown
 from fmnes.cli.problem_file import ProblemFile
+from fmnes.cli.wording import plain_words
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.evaluator import START, Task
 from fmnes.evaluation.programs.environment import variables
@@ -93,7 +94,7 @@ def _read_value(name: str, p: Parameter, text: str) -> Any:
     try:
         read_parameter(name, {**table_of(p), "start": value})  # what holds for a start holds for any point
     except ArgumentError as error:
-        raise ArgumentError(str(error).replace("found start=", "found ")) from None
+        raise ArgumentError(plain_words(str(error)).replace("found start = ", "found ")) from None
     return int(value) if isinstance(p, Integer) else value
 
 

@@ -31,7 +31,7 @@ def queue_options(queue: Path | None, workers: int | None) -> dict[str, Any]:
     if queue is None:
         return {}
     if workers is not None:
-        raise ArgumentError("queue: found together with --workers, wanted one of them")
+        raise ArgumentError("--queue: found together with --workers, wanted one of them")
     return {"executor": FileQueue(queue), "workers": 1}
 
 

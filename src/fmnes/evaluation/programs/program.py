@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -21,12 +22,31 @@ def find_program(command: Command) -> str:
     for hole in template.pieces:
         if isinstance(hole, Hole) and hole.text != "here":
             raise ArgumentError(
-                f"argv: found {{{hole.text}}} in the program's name, wanted it among the arguments"
+                f"argv: found {{{hole.text}}} in the program's name, wanted it among the arguments, each of "
+                "which is an element of the list"
             )
     name = template.fill({"here": str(command.here)})
     if os.sep not in name:
         name = shutil.which(name, path=(command.environment or {}).get("PATH")) or name
     return os.path.join(str(command.here), name.removeprefix("./")) if os.sep in name else name
+
+
+#: What a shell would obey. A program that takes one of these as its argument is started by `sh -c`.
+_OF_A_SHELL = ("|", "||", "&&", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>")
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "fish")
+
+
+def check_no_shell(command: Command) -> None:
+    """Raises ArgumentError for a pipe or a redirection among the arguments: no shell would see it."""
+    found = next((word for word in command.argv[1:] if word in _OF_A_SHELL), None)
+    if found is None or os.path.basename(command.argv[0]) in _SHELLS:
+        return
+    program = re.sub(r"^\./", "{here}/", command.argv[0])
+    line = shlex.join([program, *command.argv[1:]]).replace(f"'{found}'", found)
+    raise ArgumentError(
+        f"argv: found {found!r}, which only a shell understands, and none is used; write a script with that "
+        f"line, or ['sh', '-c', {line!r}]"
+    )
 
 
 def check_program(command: Command) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.programs.inputs import TAKEN, point_of, read_inputs
-from fmnes.evaluation.programs.program import check_program
+from fmnes.evaluation.programs.program import check_no_shell, check_program
 from fmnes.evaluation.supervision import need_supervision
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def check_runnable(
     names: those of the parameters; or a point, {name: value}, which also tells whole numbers.
     elsewhere: it is to run on other machines, and only there it can be seen whether the program is there.
     """
+    check_no_shell(command)
     _check_names(command, d, names)
     if elsewhere:
         return

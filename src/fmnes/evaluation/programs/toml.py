@@ -27,8 +27,13 @@ def read_text(path: str | os.PathLike[str]) -> str:
         if len(data) > MAX_BYTES:
             raise ArgumentError(f"{path}: found more than {MAX_BYTES} bytes, wanted a problem file")
         return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"{path}: cannot be read ({error})") from None
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ArgumentError(
+            f"{path}, line {line}: found a byte that is not UTF-8, wanted a text file saved as UTF-8"
+        ) from None
+    except OSError as error:
+        raise ArgumentError(f"{path}: cannot be read ({error.strerror}), wanted a problem file") from None
 
 
 def parse(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -48,4 +53,7 @@ def parse(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
             ) from None
         if what == "Cannot overwrite a value":
             raise ArgumentError(f"{path}{where}: found a key for the second time, wanted it once") from None
-        raise ArgumentError(f"{path}{where}: found {what[:200]}, wanted TOML") from None
+        raise ArgumentError(
+            f"{path}{where}: found what is not TOML ({what[:200]}), wanted key = value, with text in "
+            "quotes and lists in [ ]"
+        ) from None
