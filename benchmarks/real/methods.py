@@ -1,7 +1,7 @@
 """Who searches: each called as its own documentation shows, from the same start, in the same box.
 
-A failed evaluation is +inf to those that rank, an error to NOMAD and a failed trial to Optuna. Who stops
-before the budget is spent stops.
+A failed evaluation is +inf to those that rank, an error to NOMAD and a failed trial to Optuna. Each method
+knows which parameters are integers. A method that stops before the budget is spent is not restarted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,11 @@ def cma(task: Task, counted: Counted, seed: int) -> None:
     import cma as package
 
     options: dict[str, Any] = {"seed": seed + 1, "verbose": -9, "verb_log": 0, "maxfevals": task.budget}
-    options |= {"CMA_stds": counted.sigma0, "bounds": [counted.lower.tolist(), counted.upper.tolist()]}
+    # Every integer gets a cell of the same width, also the first and the last.
+    half = np.zeros(len(counted.x0))
+    half[counted.integers] = 0.5
+    bounds = [(counted.lower - half).tolist(), (counted.upper + half).tolist()]
+    options |= {"CMA_stds": counted.sigma0, "bounds": bounds, "integer_variables": counted.integers}
     strategy = package.CMAEvolutionStrategy(counted.x0, 1.0, options)
     while not strategy.stop():
         points = strategy.ask()
@@ -44,8 +48,13 @@ def cma(task: Task, counted: Counted, seed: int) -> None:
 
 def nomad(task: Task, counted: Counted, seed: int) -> None:
     d = len(counted.x0)
-    sizes = " ".join(map(repr, counted.sigma0.tolist()))
+    frame = counted.sigma0.copy()
+    frame[counted.integers] = np.maximum(1.0, np.rint(frame[counted.integers]))  # it wants whole numbers
+    sizes = " ".join(map(repr, frame.tolist()))
     settings = [f"MAX_BB_EVAL {task.budget}", f"INITIAL_FRAME_SIZE ( {sizes} )"]
+    if counted.integers:
+        types = ("I" if i in counted.integers else "R" for i in range(d))
+        settings.append(f"BB_INPUT_TYPE ( {' '.join(types)} )")
     if d >= MANY:
         settings += [
             "QUAD_MODEL_SEARCH no",
@@ -62,13 +71,19 @@ def optuna(sampler: str) -> Callable[[Task, Counted, int], None]:
 
         package.logging.set_verbosity(package.logging.CRITICAL)
         names = [f"x{i}" for i in range(len(counted.x0))]
-        start = dict(zip(names, counted.x0.tolist(), strict=True))
-        own = {"x0": start} if sampler == "CmaEsSampler" else {}
+        x0 = [int(x) if i in counted.integers else float(x) for i, x in enumerate(counted.x0)]
+        start = dict(zip(names, x0, strict=True))
+        own = {"x0": start, "with_margin": bool(counted.integers)} if sampler == "CmaEsSampler" else {}
         study = package.create_study(sampler=getattr(package.samplers, sampler)(seed=seed, **own))
         study.enqueue_trial(start)
 
         def objective(trial: Any) -> float:
-            x = [trial.suggest_float(*row) for row in zip(names, counted.lower, counted.upper, strict=True)]
+            x = [
+                trial.suggest_int(name, int(low), int(high))
+                if i in counted.integers
+                else trial.suggest_float(name, low, high)
+                for i, (name, low, high) in enumerate(zip(names, counted.lower, counted.upper, strict=True))
+            ]
             value = float(counted([x])[0])
             return value if np.isfinite(value) else float("nan")  # NaN: the trial has failed
 
@@ -82,12 +97,16 @@ def differential_evolution(task: Task, counted: Counted, seed: int) -> None:
 
     box = list(zip(counted.lower, counted.upper, strict=True))
     options: dict[str, Any] = {"x0": counted.x0, "polish": False, "vectorized": True, "updating": "deferred"}
+    options["integrality"] = np.isin(np.arange(len(counted.x0)), counted.integers)
     search(lambda x: counted(x.T), box, rng=seed, maxiter=task.budget, **options)
 
 
 def random(task: Task, counted: Counted, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    counted(rng.uniform(counted.lower, counted.upper, (task.budget, len(counted.x0))))
+    points = rng.uniform(counted.lower, counted.upper, (task.budget, len(counted.x0)))
+    for i in counted.integers:
+        points[:, i] = rng.integers(int(counted.lower[i]), int(counted.upper[i]), task.budget, endpoint=True)
+    counted(points)
 
 
 METHODS: dict[str, Callable[[Task, Counted, int], None]] = {

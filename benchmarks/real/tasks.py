@@ -93,13 +93,18 @@ class Spent(Exception):
 
 
 class Counted:
-    """A task as numbers: points (n, d) in its box, on a log scale where that was asked for."""
+    """A task as numbers: points (n, d) in its box, on a log scale where that was asked for.
+
+    integers: the indices of the integer parameters; their values are rounded to the nearest integer.
+    """
 
     def __init__(self, task: Task) -> None:
         self.space = Space(task.parameters)
         start = self.space.start()
         self.x0, self.sigma0 = np.array(start["x0"], dtype=float), np.array(start["sigma0"], dtype=float)
         self.lower, self.upper = np.array(start["bounds"].lower), np.array(start["bounds"].upper)
+        widths = start["integers"] or [0.0] * len(self.x0)
+        self.integers = [i for i, width in enumerate(widths) if width]
         self.left = task.budget
         self.best, self.failed, self.evaluations = np.inf, 0, 0
         self._fun = task.fun
@@ -107,6 +112,7 @@ class Counted:
     def __call__(self, x: Any) -> np.ndarray:
         """Values (n,), +inf for what failed; raises Spent once the budget does not reach for all of them."""
         points = np.clip(np.asarray(x, dtype=float), self.lower, self.upper)
+        points[:, self.integers] = np.rint(points[:, self.integers])
         return self.named(self.space.columns(points[: self.left]), len(points))
 
     def named(self, columns: dict[str, np.ndarray], n: int | None = None) -> np.ndarray:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks.real.__main__ import main
-from benchmarks.real.methods import METHODS, PACKAGES
+from benchmarks.real.methods import METHODS, PACKAGES, search
 from benchmarks.real.report import compared, kept_rows, page
 from benchmarks.real.rows import read_rows, table
 from benchmarks.real.tasks import TASKS, Counted, Spent
@@ -49,9 +51,34 @@ def test_what_is_counted_is_what_was_evaluated() -> None:
     assert counted.evaluations == 5 and counted.best == values.min()
 
 
-def test_glasses_are_whole_numbers_to_the_problem_whoever_searches() -> None:
+def test_integers_are_rounded_to_the_nearest() -> None:
     counted = Counted(TASKS["lens-glasses"]())
-    assert np.isfinite(counted([counted.x0 + np.array([0.0] * 10 + [0.3, -0.2, 0.1])])).all()
+    assert counted.integers == [10, 11, 12]
+    near = counted([counted.x0 + np.array([0.0] * 10 + [0.3, -0.4, 0.1])])
+    assert np.isfinite(near).all() and near == counted([counted.x0])
+
+
+@pytest.mark.parametrize(
+    "method", [method for method in METHODS if method not in ("afm-nes", "fm-nes", "cma-es")]
+)
+def test_every_peer_knows_which_parameters_are_integers(method: str) -> None:
+    package = PACKAGES.get(method)
+    if package and not find_spec(package):
+        pytest.skip(f"{package} is not installed")
+
+    class Watched(Counted):
+        """Keeps the integer parameters as the method proposes them."""
+
+        def __call__(self, x: Any) -> np.ndarray:
+            proposed.extend(np.asarray(x, dtype=float)[:, self.integers].ravel())
+            return super().__call__(x)
+
+    proposed: list[float] = []
+    task = TASKS["lens-glasses"]()._replace(budget=60)
+    with suppress(Spent):
+        search(method, task, Watched(task), 1)
+    assert len(proposed) >= 3 * 60 and len(set(proposed)) > 3
+    assert proposed == np.rint(proposed).tolist()
 
 
 def test_rows_are_kept_and_not_run_again(tmp_path: Path) -> None:
