@@ -1,10 +1,11 @@
 """Does the lazy refresh change the search? Evaluations to target with the default `refresh` and with 1.
 
-    python -m benchmarks.same_search --trials 30 --out docs/benchmarks/same_search.md
+    python -m benchmarks.same_search --trials 30 [--method afm-nes fm-nes dx-nes-ic cma-es] [--out FILE]
 
 The paper's eight problems, each also rotated, because axes that are never refreshed would pass for good ones
 on a problem that is parallel to them. `refresh=1` decomposes in every generation, as the paper does. Trials
-are independent, with seeds of their own; a difference is given in standard errors.
+are independent, with seeds of their own; a ratio below 1 means that the default needs fewer evaluations.
+xNES and CR-FM-NES have no `refresh`: they take no axes of an earlier generation.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import math
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fmnes import problems
 from fmnes.search.ending import limit_reached
 from fmnes.search.optimizer import Optimizer
-from fmnes.strategies import DXNESIC, FMNES
+from fmnes.strategies import AFMNES, CMAES, DXNESIC, FMNES
 
 PAPER = (
     "sphere",
@@ -34,7 +35,7 @@ PAPER = (
     "ic-rosenbrock",
     "ic-cigar",
 )
-METHODS = {"fm-nes": FMNES, "dx-nes-ic": DXNESIC}
+METHODS: dict[str, Any] = {"afm-nes": AFMNES, "fm-nes": FMNES, "dx-nes-ic": DXNESIC, "cma-es": CMAES}
 #: λ at which every problem is solved, as a factor of √d: 40 at d = 40, as in the paper's harder cells.
 POPULATION_FACTOR = 6.4
 
@@ -87,34 +88,36 @@ def main() -> None:
         "--problems", nargs="+", default=[r + name for name in PAPER for r in ("", "rotated-")]
     )
     parser.add_argument("--population-size", type=int, help=f"{POPULATION_FACTOR} √d by default")
-    parser.add_argument("--method", choices=sorted(METHODS), default="fm-nes")
+    parser.add_argument("--method", nargs="+", choices=sorted(METHODS), default=["fm-nes"])
     parser.add_argument("--refresh", type=int, nargs="+", help="instead of the default")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path)
     chosen = parser.parse_args()
     lazy = chosen.refresh or [None]
     lines = [
-        f"{chosen.method}, {chosen.trials} trials a cell, thousands of evaluations ± standard error",
+        f"{chosen.trials} trials a cell, thousands of evaluations ± standard error",
         "",
-        "| d | λ | problem | refresh | evaluations | solved | refresh=1 | solved | difference in s.e. |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| method | d | λ | problem | refresh | evaluations | solved | refresh=1 | solved | ratio |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     print("\n".join(lines), flush=True)
     with ProcessPoolExecutor(chosen.workers) as pool:
-        for d, name in itertools.product(chosen.dimensions, chosen.problems):
+        for d, name, method in itertools.product(chosen.dimensions, chosen.problems, chosen.method):
             size = chosen.population_size or population_size(d)
             results = {}
             for refresh in [*lazy, 1]:
-                cases = [Case(chosen.method, name, d, size, refresh, seed) for seed in range(chosen.trials)]
+                cases = [Case(method, name, d, size, refresh, seed) for seed in range(chosen.trials)]
                 results[refresh] = summary(list(pool.map(evaluations, cases)))
             one, one_error, one_solved = results[1]
             for refresh in lazy:
                 mean, error, solved = results[refresh]
-                sigmas = (mean - one) / math.hypot(error, one_error)
+                ratio = mean / one
+                ratio_error = ratio * math.hypot(error / mean, one_error / one)
                 line = (
-                    f"| {d} | {size} | {name} | {refresh or 'default'} "
+                    f"| {method} | {d} | {size} | {name} | {refresh or 'default'} "
                     f"| {mean / 1e3:.2f} ± {error / 1e3:.2f} | {solved} "
-                    f"| {one / 1e3:.2f} ± {one_error / 1e3:.2f} | {one_solved} | {sigmas:+.1f} |"
+                    f"| {one / 1e3:.2f} ± {one_error / 1e3:.2f} | {one_solved} "
+                    f"| {ratio:.3f} ± {ratio_error:.3f} |"
                 )
                 lines.append(line)
                 print(line, flush=True)
