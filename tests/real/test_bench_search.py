@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import search_rows
 from fmnes import ArgumentError, MissingExtra
 from fmnes.benchmark.search import contestants, quadratics, report, search, suite, table
 from fmnes.benchmark.search.objective import Objective
@@ -281,6 +282,28 @@ def test_the_summary_is_a_geometric_mean() -> None:
     assert summary(CELLS, "study", 3, "xnes") is None and summary(CELLS, "noise", 2, "xnes") is None
 
 
+def test_one_method_beside_another() -> None:
+    found = table.beside(CELLS, "study", 2, "xnes", "cma-es")
+    assert found is not None
+    # sphere 300/400, cigar unsolved by one (50), slope solved by one only (1/50), aell1 800/9, cut off at 50
+    assert found.ratio == pytest.approx((0.75 * 50 * (1 / 50) * 50) ** (1 / 4)) and found.cells == 4
+    # Only the sphere is solved by both within the limits.
+    assert found.error == pytest.approx(found.ratio * math.hypot(1 / 300, 1 / 400) / 4)
+    assert table.beside(CELLS, "study", 2, "fm-nes", "cma-es").ratio == pytest.approx(  # type: ignore[union-attr]
+        (0.5 * 50 * 1 * 8 / 9) ** (1 / 4)  # slope: solved by neither
+    )
+    assert table.beside(CELLS, "study", 3, "xnes", "cma-es") is None
+
+
+def test_the_page_shows_the_default_beside_the_others_and_the_seeds() -> None:
+    trials = trials_of("cigar", "afm-nes", [(100, True), (120, True)])
+    trials += trials_of("cigar", "cma", [(200, True), (200, True)])
+    fresh = [t._replace(key=t.key._replace(seed=t.key.seed + 1000)) for t in trials]
+    text = report.page(fresh, None)
+    assert "| study | 2 | cma | 1 | 0.55 ± 0.05 |" in text  # 110 ± 10 over 200 ± 0
+    assert "Seeds 1000 to 1001; those below 24" in text
+
+
 def test_wrong_successes() -> None:
     starts = {("sphere", 2, 0): 100.0, ("cigar", 2, 0): 1.0}
 
@@ -376,6 +399,22 @@ def test_an_interrupted_run_goes_on_to_the_same_page(tmp_path: Path) -> None:
     assert (tmp_path / "docs" / "page.svg").exists()
 
 
+def test_other_seeds_are_run_and_a_sample_of_rows_is_made_again(tmp_path: Path) -> None:
+    """What was written is what another process finds; a row that was changed is noticed."""
+    out = tmp_path / "out"
+    search(
+        problems=["sphere"], dimensions=[2], methods=["cma-es"], seeds=3, first_seed=50, workers=1, out=out
+    )
+    assert {t.key.seed for t in read_trials(out)} == {50, 51, 52}
+    assert search_rows.main(["--folder", str(out), "--workers", "1"]) == 0
+    rows = out / "evaluations.csv"
+    first, evaluations = rows.read_text().splitlines()[1].split(",")[4:6]
+    rows.write_text(
+        rows.read_text().replace(f",{first},{evaluations},", f",{first},{int(evaluations) + 1},", 1)
+    )
+    assert search_rows.main(["--folder", str(out), "--workers", "1"]) == 1
+
+
 def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for wrong, said in (
@@ -384,6 +423,7 @@ def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:
         ({"methods": ["cma_es"]}, "did you mean 'cma-es'"),
         ({"dimensions": [1]}, "dimensions"),
         ({"seeds": -1}, "seeds"),
+        ({"first_seed": -1}, "first_seed"),
     ):
         with pytest.raises(ArgumentError, match=said):
             search(**{"methods": ["fm-nes"], "out": out, **wrong})

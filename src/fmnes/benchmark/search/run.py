@@ -26,6 +26,7 @@ def search(
     dimensions: Sequence[int] = DIMENSIONS,
     methods: Sequence[str] | None = None,
     seeds: int = 8,
+    first_seed: int = 0,
     workers: int | None = None,
     out: str | Path = "search",
     report: str | Path | None = None,
@@ -37,6 +38,7 @@ def search(
     problems: names, or groups of them (`suite.GROUPS`); all by default.
     methods: ours, "cma", "nomad", or one of ours with "-once" after it (no second look).
     seeds: runs of each; those already in the folder are not run again.
+    first_seed: of these runs. Seeds below 24 were used while the default was designed.
     workers: processes; all cores by default.
     report: the page; by default search.md in the folder. The figure lies beside it, as .svg.
     progress: called with the work done and the work in all.
@@ -50,6 +52,7 @@ def search(
     for d in dimensions:
         check_number("dimensions", d, above=1, whole=True)
     check_number("seeds", seeds, above=-1, whole=True)
+    check_number("first_seed", first_seed, above=-1, whole=True)
     folder = Path(out)
     path = folder / "search.md" if report is None else Path(report)
     wanted = [
@@ -59,7 +62,7 @@ def search(
         if suite.has(name, d)
         for method in methods
         if contestants.takes_part(method, d)
-        for seed in range(seeds)
+        for seed in range(first_seed, first_seed + seeds)
     ]
     with closing(Store(folder, what)) as store:
         run_all(

@@ -102,6 +102,36 @@ def summary(cells: Cells, group: str, d: int, method: str) -> Summary | None:
     )
 
 
+class Beside(NamedTuple):
+    """The evaluations of one method over those of another, over the problems of a group."""
+
+    cells: int
+    ratio: float
+    """The geometric mean; a cell is within [1/50, 50], and 50 or 1/50 where only one of the two solves it."""
+    error: float
+    """Its standard error, over the cells that both solve and that are not at a limit."""
+
+
+def beside(cells: Cells, group: str, d: int, method: str, other: str) -> Beside | None:
+    """None where the two have no problem in common."""
+    logs, variance = [], 0.0
+    for problem in GROUPS[group]:
+        one, two = cells.get((problem, d, method)), cells.get((problem, d, other))
+        if one is None or two is None:
+            continue
+        if math.isinf(one.mean) and math.isinf(two.mean):
+            logs.append(0.0)
+            continue
+        quotient = one.mean / two.mean
+        logs.append(math.log(min(max(quotient, 1 / CLIP), CLIP)))
+        if 1 / CLIP < quotient < CLIP:
+            variance += (one.error / one.mean) ** 2 + (two.error / two.mean) ** 2
+    if not logs:
+        return None
+    mean = math.exp(sum(logs) / len(logs))
+    return Beside(len(logs), mean, mean * math.sqrt(variance) / len(logs))
+
+
 class Honesty(NamedTuple):
     """What a method says at the end of runs without a target, and what is true."""
 
