@@ -85,8 +85,8 @@ def resume(
     executor : Executor or FileQueue, optional
         As in `fmnes.minimize`; it is never stored.
     forget_failures : True, str or datetime, optional
-        Take failed evaluations back because their cause is mended: True for all since the last success, a part
-        of their reason or output ("libfoo.so"), or a time for all since then (a datetime, or
+        Take failed evaluations back because their cause is mended: True for all since the last success, a
+        part of their reason or output ("libfoo.so"), or a time for all since then (a datetime, or
         "2026-05-01T12:00"). The search goes back to the first of them and continues as if they had not
         happened.
     keep_evaluations : bool, optional
