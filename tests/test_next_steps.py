@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 
 from fmnes import StopReason
@@ -145,3 +146,11 @@ def test_every_line_is_a_command_with_its_options() -> None:
             commands[name].make_context(name, arguments)  # raises for what it does not know
         else:
             assert name == "try"
+
+
+@pytest.mark.parametrize("name", ["Model.simulate", "main.<locals>.simulate", "<lambda>"])
+def test_no_line_that_cannot_run(name: str) -> None:
+    """A method needs its object, and a local function its surroundings."""
+    stopped = Ending(Path("a.run"), StopReason.INTERRUPTED)
+    assert next_steps(replace(stopped, function=name)) == []
+    assert len(next_steps(replace(stopped, function="simulate"))) == 1

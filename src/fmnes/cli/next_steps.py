@@ -41,6 +41,15 @@ class Ending:
 
 def next_steps(ending: Ending) -> list[Step]:
     """The most sensible one first; none after a success."""
+    return [step for step in _steps(ending) if step.command]
+
+
+def can_be_named(function: str) -> bool:
+    """Is a line of Python with this name of a function sure to mean it? Not of a method or a lambda."""
+    return function.isidentifier()
+
+
+def _steps(ending: Ending) -> list[Step]:
     reason = ending.reason
     if ending.success:
         return []
@@ -85,6 +94,8 @@ def _resume(ending: Ending, words: str = "to go on", **more: float | None) -> St
     """more: options of the resume; True for one without a value on the command line."""
     options = {n: f"{v}" if v is True else f"{v:.15g}" for n, v in more.items() if v is not None}
     if ending.function:
+        if not can_be_named(ending.function):
+            return Step(words, "")
         given = "".join(f", {name}={value}" for name, value in options.items())
         call = f"fmnes.resume({str(ending.run)!r}, {ending.function}{given})"
         return Step(f"{words}, from Python", literal(call))

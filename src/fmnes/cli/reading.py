@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmnes.arguments import is_number
-from fmnes.cli.next_steps import Ending
+from fmnes.cli.next_steps import Ending, can_be_named
 from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.result import Result, StopReason
 from fmnes.run.reading import Run
@@ -59,9 +59,8 @@ def read_program(run: Path) -> Begun:
     begun = read_begun(run)
     if begun.function is not None:
         call = f"fmnes.resume({str(run)!r}, {begun.function})"
-        raise ArgumentError(
-            f"{run}: found a run of a Python function, wanted one of a program; from Python:  {call}"
-        )
+        how = f"; from Python:  {call}" if can_be_named(begun.function) else ""
+        raise ArgumentError(f"{run}: found a run of a Python function, wanted one of a program{how}")
     from fmnes.run.settings import command_from
 
     try:
