@@ -19,6 +19,7 @@ from fmnes.search import memory as memory_module
 from fmnes.search.integers import Grid, check_integers, grid_of
 from fmnes.search.margin import margin
 from fmnes.search.memory import Memory
+from fmnes.search.polling import all_points, neighbours, number_of_points
 from tests import variants
 from tests.reference.margin import margin as literal_margin
 from tests.rows import through
@@ -547,3 +548,115 @@ def test_a_strategy_that_does_not_know_its_spread() -> None:
 
     with pytest.raises(ArgumentError, match="no covariance"):
         Optimizer([1.0, 2.0], 1.0, method=Own(), integers=[True, False])
+
+
+# -- success -----------------------------------------------------------------------------------------------
+
+
+def parabola(*optimum: int) -> Any:
+    return lambda p: float(sum((value - best) ** 2 for value, best in zip(p.values(), optimum, strict=True)))
+
+
+@through(
+    ("last", "optimum", "seeds"),
+    [
+        (100, (99,), (1, 3, 4)),
+        (100, (2,), (2, 3, 4)),
+        (1000, (977,), (9,)),
+        (10000, (9990,), (0, 1, 2, 3, 4)),
+        (100, (99, 2), (1, 2, 3)),
+        (100, (99, 2, 50), (4,)),
+    ],
+)
+def test_success_beside_a_bound_is_the_optimum(
+    last: int, optimum: tuple[int, ...], seeds: tuple[int, ...]
+) -> None:
+    """Most of these ended on the bound, where all draws beyond it have one value, and claimed success."""
+    space = {name: fmnes.Integer(1, last) for name in "abc"[: len(optimum)]}
+    for seed in seeds:
+        result = fmnes.minimize(parabola(*optimum), space, rng=seed)
+        assert result.success
+        assert result.fun == 0
+
+
+@through(("optimum", "seed"), [(9990, seed) for seed in range(5)])
+def test_an_optimizer_does_not_stop_beside_a_better_neighbour(optimum: int, seed: int) -> None:
+    opt = fmnes.Optimizer(bounds=[(1, 10000)], integers=True, rng=seed)
+    while opt.stop_reason is None:
+        opt.tell([float((x[0] - optimum) ** 2) for x in opt.ask()])
+    assert opt.stop_reason.converged
+    assert opt.result().x.tolist() == [optimum]
+
+
+def test_a_search_that_polls_goes_on_bit_for_bit_from_every_save(tmp_path: Path) -> None:
+    def make() -> Optimizer:
+        return fmnes.Optimizer(bounds=[(1, 10000)], integers=True, rng=3)
+
+    def points(save: bool) -> list[bytes]:
+        opt, seen, polls = make(), [], 0
+        while opt.stop_reason is None:
+            x = opt.ask()
+            polls += opt._current is not None and opt._current.poll is not None
+            if save:
+                opt.save(tmp_path / "search.npz")
+                opt = Optimizer.load(tmp_path / "search.npz")
+                assert opt.ask().tobytes() == x.tobytes()
+            seen.append(x.tobytes())
+            opt.tell([float((row[0] - 9990) ** 2) for row in x])
+        assert polls > 0
+        return seen
+
+    assert points(save=False) == points(save=True)
+
+
+def test_a_run_that_polls_is_the_same_with_workers_and_after_a_resume(tmp_path: Path) -> None:
+    space = {"n": fmnes.Integer(1, 10000)}
+    whole = fmnes.minimize(near_9990, space, rng=0)
+    assert whole.success
+    assert fmnes.minimize(near_9990, space, rng=0, workers=2) == whole
+    for budget in range(20, whole.nfev, 5):
+        run = tmp_path / str(budget)
+        fmnes.minimize(near_9990, space, rng=0, max_evaluations=budget, run_dir=run)
+        resumed = fmnes.resume(run, near_9990, max_evaluations=100000)
+        assert (resumed.x, resumed.nfev, resumed.nit, resumed.message) == (
+            whole.x,
+            whole.nfev,
+            whole.nit,
+            whole.message,
+        )
+
+
+def near_9990(p: dict[str, Any]) -> float:
+    return float((p["n"] - 9990) ** 2)
+
+
+def test_what_is_left_of_a_small_space_is_evaluated() -> None:
+    """A hole of one point among equal values, which no search could find by its values."""
+    for seed in range(5):
+        calls: list[int] = []
+
+        def hole(p: dict[str, Any], calls: list[int] = calls) -> float:
+            calls.append(p["n"])
+            return 0.0 if p["n"] == 17 else 1.0
+
+        result = fmnes.minimize(hole, {"n": fmnes.Integer(1, 20)}, rng=seed)
+        assert result.success
+        assert result.x == {"n": 17}
+        assert sorted(calls) == list(range(1, 21))  # each once
+        assert result.stop_reason is StopReason.REPEATED
+
+
+def test_a_small_space_where_all_fails_ends_when_all_of_it_has_failed() -> None:
+    result = fmnes.minimize(lambda p: math.nan, {"n": fmnes.Integer(1, 20)}, rng=1)
+    assert result.stop_reason is StopReason.NO_FEASIBLE
+    assert result.nfev == 20
+
+
+def test_the_neighbours_of_a_point_lie_on_the_grid_and_inside() -> None:
+    grid = grid_of(np.array([1.0, 0.0, 0.5]), np.array([1.0, 0, 0]), np.array([3.0, 1, 1]))
+    x = np.array([1.0, 0.25, 0.5])
+    assert neighbours(grid, x).tolist() == [[2, 0.25, 0.5], [1, 0.25, 0], [1, 0.25, 1]]
+    assert number_of_points(grid) == math.inf
+    small = grid_of(np.array([1.0, 0.5]), np.array([1.0, 0]), np.array([2.0, 1]))
+    assert all_points(small).tolist() == [[1, 0], [1, 0.5], [1, 1], [2, 0], [2, 0.5], [2, 1]]
+    assert number_of_points(small) == 6

@@ -12,7 +12,16 @@ import pytest
 import fmnes
 from fmnes import StopReason, minimize, resume
 from fmnes.result import Stop
-from fmnes.run.restarts import MAX_LOOKS, Plan, Searched, ending, has_settled, is_better, next_search
+from fmnes.run.restarts import (
+    MAX_DOUBLINGS,
+    MAX_LOOKS,
+    Plan,
+    Searched,
+    ending,
+    has_settled,
+    is_better,
+    next_search,
+)
 from tests.torture import differences, portrait, watching
 
 
@@ -167,3 +176,42 @@ def test_a_resumed_run_looks_the_same(often: float, tmp_path: Path, monkeypatch:
             found = resume(run, corner, max_evaluations=None)
         assert found.second_looks == result.second_looks
         assert differences(portrait(found, *seen), whole) == []
+
+
+def failing_by_chance(share: float, seed: int, d: int = 3) -> fmnes.Result:
+    """A sphere of which this share of the evaluations fails, whatever the point."""
+    chance = np.random.default_rng(seed)
+
+    def sphere(x: Any) -> float:
+        return math.nan if chance.random() < share else float((x**2).sum())
+
+    return minimize(sphere, np.full(d, 2.0), 1.0, rng=seed, max_evaluations=5000)
+
+
+@pytest.mark.parametrize(
+    ("share", "seed"), [(0.95, 107), *[(0.99, seed) for seed in (6, 102, 103, 104, 105, 106)]]
+)
+def test_steps_that_shrink_by_chance_are_no_success(share: float, seed: int) -> None:
+    result = failing_by_chance(share, seed)
+    assert result.fun > 1e-3
+    assert not result.success
+
+
+@pytest.mark.parametrize("seed", range(110, 114))
+def test_a_search_among_many_failures_succeeds_where_enough_evaluations_do(seed: int) -> None:
+    result = failing_by_chance(0.5, seed)
+    assert result.success
+    assert result.fun < 1e-12
+
+
+def test_a_search_without_enough_successes_is_looked_at_with_twice_the_points() -> None:
+    weak = searched()._replace(supported=False)
+    assert following(weak) == LOOK._replace(population_size=48)
+    vain = searched("look", gained=False)._replace(supported=False)
+    assert following(searched(), vain) == LOOK._replace(population_size=48)
+    assert following(weak, vain) == LOOK._replace(population_size=96)
+    assert following(weak, *[vain] * (MAX_DOUBLINGS + 1)) is None
+    assert not has_settled([weak], look=False) and not has_settled([searched(), vain], look=True)
+    assert has_settled([weak, vain, searched("look", gained=False)], look=True)
+    assert "too few evaluations succeeded" in ending([weak, vain])[1]
+    assert Searched.restore(weak.dump()) == weak

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fmnes import Optimizer, StopReason, View, minimize
+from fmnes.errors import SnapshotError
 from fmnes.result import Best
 from fmnes.search.stopping import (
     Recent,
@@ -420,3 +421,18 @@ def test_minimize_stops_where_the_optimizer_says() -> None:
     result = minimize(lambda x: 3.0, [1.0, 2.0], 1.0, rng=1)
     assert result.stop_reason is StopReason.FLAT and result.fun == 3.0 and not result.success
     assert result.message.startswith(StopReason.FLAT.value)
+
+
+def test_steps_may_shrink_as_far_as_successes_say() -> None:
+    supported, chance = Recent.for_problem(3, 6), Recent.for_problem(3, 6)
+    for _ in range(200):
+        supported.add([1.0] * 6, True, 6, shrinkage=0.3)
+        chance.add([1.0], True, 6, shrinkage=0.1)  # one value leaves nothing to choose from
+    assert supported.supported and supported.unsupported == 0
+    assert not chance.supported
+    metadata, arrays = chance.dump()
+    again = Recent.for_problem(3, 6)
+    again.restore(metadata, arrays)
+    assert again.unsupported == chance.unsupported
+    with pytest.raises(SnapshotError):
+        again.restore({**metadata, "unsupported": math.nan}, arrays)

@@ -126,7 +126,7 @@ class Loop:
             if is_answer(outcome):
                 value = outcome.value if outcome.status == "value" else np.nan
                 state.totals.take_start(x, value)
-                state.opt.remember(x, value)
+                state.opt.note_outside(x, value)
                 state.failures.add(outcome, x)
                 self._note_start(value, bug_name(outcome))
                 state.opt.max_evaluations = evaluations_left(state, settings)

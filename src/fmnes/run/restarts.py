@@ -35,8 +35,12 @@ LOOK_XTOL = 1e-3
 LOOK_GAIN = 1e-6
 #: Looks, most of which gained something, after which the run gives up: there may be more to find.
 MAX_LOOKS = 10
+#: Looks are made with twice the points, because too few succeeded, so often at most.
+MAX_DOUBLINGS = 5
 #: Endings of a search that believes to be there.
 SETTLED = (StopReason.XTOL, StopReason.FTOL, StopReason.ILL_CONDITIONED)
+#: What the message of a search adds that has converged to nothing.
+UNSUPPORTED = "; too few evaluations succeeded for this to be an answer"
 #: The budget's endings.
 CUT = (StopReason.MAX_EVALUATIONS, StopReason.MAX_SECONDS)
 
@@ -62,22 +66,28 @@ class Searched(NamedTuple):
     failing: bool
     """Did points fail where it ended?"""
     stop: Stop
+    supported: bool = True
+    """Did enough evaluations succeed while its steps became shorter?"""
 
     @property
     def worth_a_look(self) -> bool:
-        return self.failing and self.stop.reason in SETTLED
+        return (self.failing or not self.supported) and self.stop.reason in SETTLED
+
+    @property
+    def converged(self) -> bool:
+        return self.stop.reason.converged and self.supported
 
     def dump(self) -> list[Any]:
-        *fields, stop = self
-        return [*fields, stop.reason.name, stop.numbers]
+        *fields, stop, supported = self
+        return [*fields, stop.reason.name, stop.numbers, supported]
 
     @classmethod
     def restore(cls, saved: list[Any]) -> Searched:
-        kind, population_size, evaluations, gained, failing, reason, numbers = saved
-        if kind not in KINDS or type(gained) is not bool or type(failing) is not bool:
+        kind, population_size, evaluations, gained, failing, reason, numbers, supported = saved
+        if kind not in KINDS or not all(type(flag) is bool for flag in (gained, failing, supported)):
             raise ValueError(f"a search of kind {kind!r}")
         stop = Stop(StopReason[reason], str(numbers))
-        return cls(kind, count(population_size), count(evaluations), gained, failing, stop)
+        return cls(kind, count(population_size), count(evaluations), gained, failing, stop, supported)
 
 
 def check_restarts(found: Any) -> int | str:
@@ -140,12 +150,19 @@ def _restart(
 
 
 def _look(searches: Sequence[Searched], more: int) -> Plan | None:
-    """A search that settled where points fail may have shrunk its steps too early: look again from there."""
+    """A search that settled where points fail may have shrunk its steps too early: look again from there.
+
+    Where too few points succeeded to say so, with twice as many points each time.
+    """
     looks = sum(s.kind == "look" for s in searches)
     last = searches[-1]
-    if not last.gained or not last.worth_a_look or looks >= MAX_LOOKS:
+    done = not last.gained and last.supported
+    if done or not last.worth_a_look or looks >= MAX_LOOKS:
         return None
-    return Plan("look", more * searches[0].population_size, LOOK_STEP, "best")
+    unsupported = sum(not s.supported for s in searches)
+    if unsupported > MAX_DOUBLINGS:
+        return None
+    return Plan("look", more * searches[0].population_size * 2**unsupported, LOOK_STEP, "best")
 
 
 def is_better(now: float, before: float, first: float) -> bool:
@@ -162,26 +179,27 @@ def has_settled(searches: Sequence[Searched], look: bool) -> bool:
     """
     last = searches[-1]
     if not last.gained and last.stop.reason in CUT:
-        return searches[-2].stop.reason.converged
+        return searches[-2].converged
     if not last.gained:
-        return last.stop.reason.restartable
-    return last.stop.reason.converged and not (look and last.worth_a_look)
+        return last.stop.reason.restartable and last.supported
+    return last.converged and not (look and last.worth_a_look)
 
 
 def ending(searches: Sequence[Searched]) -> tuple[Stop, str]:
     """Why the run ended, and what second looks add to it."""
     stop = searches[-1].stop
+    doubt = "" if searches[-1].supported or not stop.reason.restartable else UNSUPPORTED
     looks = [s for s in searches if s.kind == "look"]
     if not looks:
-        return stop, ""
+        return stop, doubt
     if stop.reason in CUT and has_settled(searches, look=True):
         return searches[-2].stop, "; the budget ended while it looked again, with nothing better so far"
     if not stop.reason.restartable:
         return stop, "; before that it had settled, and was looking again from there"
     if not searches[-1].gained:
-        stop = searches[-2].stop
+        stop = next(s.stop for s in reversed(searches) if s.gained)
     better = sum(s.gained for s in looks)
     made = "a second look" if len(looks) == 1 else f"{len(looks)} more looks"
     if not better:
-        return stop, f"; {made} found nothing better"
-    return stop, f"; {made}, {better} of which found something better"
+        return stop, f"; {made} found nothing better{doubt}"
+    return stop, f"; {made}, {better} of which found something better{doubt}"

@@ -53,7 +53,15 @@ def searches_until(state: RunState, stop: Stop) -> list[Searched]:
     gained = plan.kind != "look" or has_gained(state)
     return [
         *state.searches.past,
-        Searched(plan.kind, plan.population_size, opt.evaluations, gained, fails_at(opt, stop), stop),
+        Searched(
+            plan.kind,
+            plan.population_size,
+            opt.evaluations,
+            gained,
+            fails_at(opt, stop),
+            stop,
+            opt.steps_supported,
+        ),
     ]
 
 
@@ -79,6 +87,9 @@ def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> N
         searches.looked_at = LookedAt.of(state.opt)
     searches.plan = plan
     state.totals.take(state.opt)
+    best = state.totals.best
+    if best.x is not None:
+        opt.note_outside(best.x, best.fun)
     state.opt = opt
 
 

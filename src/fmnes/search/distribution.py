@@ -23,6 +23,9 @@ from fmnes.strategies.base import next_population_size, stays_finite
 
 Floats = NDArray[np.float64]
 
+#: Steps of a search that begins again from a better point, as a share of its first ones.
+BEGIN_AGAIN_STEP = 0.1
+
 
 class Distribution:
     def __init__(self, start: Start, rng: np.random.Generator) -> None:
@@ -31,20 +34,38 @@ class Distribution:
         self.faults = 0
         """Updates that gave a state which is not finite; the state before was kept."""
         self.box = start.box
-        z0 = rng.standard_normal(len(start.x0))
-        y0 = start.x0 if self.box is None else self.box.start(start.x0)
-        mean = y0 if start.scale is None else y0 / start.scale
-        self.state: Any = start.strategy.init(mean, np.float64(start.sigma), z0)
+        self.state: Any = self._first_state(start.x0, start.sigma)
         self._longest = math.inf if self.box is None else self.box.longest_step(start.scale)
         self.scale = start.scale
         """What the strategy's coordinates are multiplied with; where some are discrete it changes."""
         self.deviations: Vector | None = None
         """Of the strategy's coordinates, without the scale; None where all are real. (d,)"""
         if start.grid is not None:
-            self.scale = np.ones(len(mean)) if start.scale is None else start.scale
+            self.scale = np.ones(len(start.x0)) if start.scale is None else start.scale
             self.deviations = marginal_deviations(start.strategy, self.state)
             with np.errstate(all="ignore"):
                 self._keep_margin(start.grid, self.state, self.state, start.population_size)
+
+    def _first_state(self, x0: Vector, sigma: float) -> Any:
+        start = self.start
+        z0 = self.rng.standard_normal(len(x0))
+        y0 = x0 if self.box is None else self.box.start(x0)
+        mean = y0 if start.scale is None else y0 / start.scale
+        return start.strategy.init(mean, np.float64(sigma), z0)
+
+    def begin_again(self, x: Vector) -> None:
+        """Around this point, with shorter steps than at first; those of discrete coordinates are one."""
+        start, grid = self.start, self.start.grid
+        assert grid is not None
+        state = self._first_state(x, BEGIN_AGAIN_STEP * start.sigma)
+        first = np.ones(len(x)) if start.scale is None else start.scale
+        deviations = marginal_deviations(start.strategy, state)
+        scale = first.copy()
+        scale[grid.where] = np.minimum(scale[grid.where], grid.width / deviations[grid.where])
+        state = state._replace(mean=state.mean * (first / scale))
+        self.scale, self.deviations = scale, deviations
+        with np.errstate(all="ignore"):
+            self._keep_margin(grid, state, state, start.population_size)
 
     @property
     def population_size(self) -> int:

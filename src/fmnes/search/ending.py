@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fmnes.result import Stop, StopReason, View
+from fmnes.search.polling import all_known, next_poll, number_of_points
 from fmnes.search.stopping import (
     FAILING_SHARE,
     budget_spent,
@@ -23,13 +26,21 @@ if TYPE_CHECKING:
 
 def stop_at(search: Search, view: View) -> Stop | None:
     """Why it is time to stop, or None, for a view of the search that was taken already."""
+    stop = limit_reached(search) or settled_at(search, view)
+    return stop if stop and next_poll(search, stop.reason) is None else None
+
+
+def settled_at(search: Search, view: View) -> Stop | None:
+    """The same, whatever is left to evaluate before (polling.py), and without the user's limits."""
+    if all_known(search):
+        found = np.isfinite(search._best.fun)
+        reason = StopReason.REPEATED if found else StopReason.NO_FEASIBLE
+        return Stop(reason, f"all {number_of_points(search._start.grid):.0f} points of the space")
     if search._distribution.own_units:  # compare the mean with steps in the same units
         view = replace(view, mean=search._distribution.state.mean)
     xtol = None if search._start.repeats else search.xtol  # the steps of a grid never vanish
     steps = _in_real_coordinates(search, view)
-    return limit_reached(search) or search_ended(
-        view, search._recent, search._start.sigma, xtol=xtol, ftol=search.ftol, steps=steps
-    )
+    return search_ended(view, search._recent, search._start.sigma, xtol=xtol, ftol=search.ftol, steps=steps)
 
 
 def limit_reached(search: Search) -> Stop | None:

@@ -14,9 +14,12 @@ from fmnes.arguments import Default, check_number, check_path
 from fmnes.errors import ArgumentError, SnapshotError, UsageError
 from fmnes.result import Best, Named, Vector, X, Xs
 from fmnes.search.ahead import Ahead
+from fmnes.search.ending import settled_at
 from fmnes.search.points import Name, Point, mark_of, name_of
+from fmnes.search.polling import Poll, next_poll
 from fmnes.search.search import Search
 from fmnes.search.slots import Generation
+from fmnes.search.stopping import Recent
 from fmnes.search.values import read_value, read_values
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 
@@ -320,7 +323,7 @@ class Optimizer(Search[X, Xs]):
         current.fill(slots, f)
         if current.twins is not None and current.complete:
             self._answer_twins(current)
-        if self._start.max_redraws is not None and current.complete:
+        if self._start.max_redraws is not None and current.complete and current.poll is None:
             # Only now, so that the draws do not depend on which evaluations were lost on the way.
             self._redraw(current, np.flatnonzero(~np.isfinite(current.f)))
         if current.complete:
@@ -334,6 +337,8 @@ class Optimizer(Search[X, Xs]):
         return [(self.generation, int(i), int(self._current.redraws[i])) for i in self._asked]
 
     def _sample(self) -> Generation:
+        if self._start.grid is not None and (poll := self._next_poll()):
+            return self._evaluate_poll(poll)
         z, x, inside = self._distribution.draw(self._distribution.draws)
         self._current = current = Generation.of(z, x, inside)
         failed = _NO_SLOTS if inside is None else np.flatnonzero(~inside)
@@ -343,6 +348,28 @@ class Optimizer(Search[X, Xs]):
         if self._start.max_redraws is not None and failed.size:
             self._redraw(current, failed)
         return current
+
+    def _next_poll(self) -> Poll | None:
+        stop = settled_at(self, self._view())
+        return next_poll(self, stop.reason) if stop else None
+
+    def _evaluate_poll(self, poll: Poll) -> Generation:
+        """A generation of these points; the slots that are left over are closed."""
+        distribution, n = self._distribution, len(poll.points)
+        z = np.zeros((distribution.draws, len(self.x0)))
+        x = np.resize(poll.points, (distribution.population_size, len(self.x0)))
+        self._current = Generation.of(z, x, np.arange(len(x)) < n)
+        self._current.poll = poll.polled
+        return self._current
+
+    def _take_poll(self, current: Generation, polled: int) -> None:
+        """Where one of the points is better the search goes on from there, else it is nearer to its end."""
+        if self._best.evaluation > self.evaluations - current.evaluated:
+            assert self._best.x is not None
+            self._distribution.begin_again(self._best.x)
+            self._recent = Recent.for_problem(len(self.x0), self.population_size, self._start.repeats)
+        else:
+            self._polled = polled
 
     def _recall(self, current: Generation, slots: NDArray[np.intp]) -> NDArray[np.intp]:
         """Answer those open slots whose point is known; returns the ones whose point is known to fail.
@@ -385,6 +412,7 @@ class Optimizer(Search[X, Xs]):
             point = x[i].copy()
             point.setflags(write=False)
             self._best = Best(point, low, self.evaluations + i + 1)
+            self._polled = 0
         if self._start.repeats:
             for point, value in zip(x, f.tolist(), strict=True):
                 self._memory.add(point, value)
@@ -407,6 +435,12 @@ class Optimizer(Search[X, Xs]):
             x = x.copy()
             x.setflags(write=False)
             self._best = Best(x, value, self.evaluations)
+            self._polled = 0
+
+    def note_outside(self, x: NDArray[np.float64], value: float) -> None:
+        """A point that was evaluated outside of this search: on a grid its neighbours may be polled."""
+        if self._start.grid is not None:
+            self.note(x, value)
 
     def _redraw(self, current: Generation, slots: NDArray[np.intp]) -> None:
         """The paper's resampling: each failed slot gets a new draw, in slot order."""
@@ -422,11 +456,17 @@ class Optimizer(Search[X, Xs]):
                 return
 
     def _update(self, current: Generation, feasible: list[float]) -> None:
-        # To learn from failures alone is to look nearer and nearer to the start, and that one fails too.
-        if not (self.start_failed and self._best.x is None):
-            self._distribution.update(current.z, current.f)
-        self._recent.add(feasible, current.evaluated > 0, len(current.f))
-        self._feasible_share = len(feasible) / len(current.f)
+        if current.poll is not None:
+            self._take_poll(current, current.poll)
+        else:
+            before = self.sigma
+            # To learn from failures alone is to look nearer and nearer to the start, and that one fails too.
+            if not (self.start_failed and self._best.x is None):
+                self._distribution.update(current.z, current.f)
+            # On a grid σ may shrink without end while the margin keeps the steps.
+            shrinkage = 0.0 if self._start.repeats else math.log(before) - math.log(self.sigma)
+            self._recent.add(feasible, current.evaluated > 0, len(current.f), shrinkage)
+            self._feasible_share = len(feasible) / len(current.f)
         self.generation += 1
         self._current = self._asked = None
         if self._start.repeats:

@@ -104,6 +104,8 @@ class Search(Generic[X, Xs]):
             if value < self._best.fun:
                 self._best = Best(x, value, 0)
         self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
+        self._polled = 0
+        """Neighbours of the best point that were evaluated to see whether the search may end."""
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
@@ -173,6 +175,11 @@ class Search(Generic[X, Xs]):
         """
         if self._start.repeats:
             self._memory.add(x, value)
+
+    @property
+    def steps_supported(self) -> bool:
+        """Whether enough evaluations succeeded while the steps became shorter; else they shrank by chance."""
+        return self._recent.supported
 
     @property
     def mean(self) -> X:
@@ -248,6 +255,7 @@ class Search(Generic[X, Xs]):
         stop = stop or self.stop
         reason = stop.reason if stop else None
         settled = reason is not None and reason.converged and np.isfinite(self._best.fun)
+        settled = settled and self.steps_supported
         result: Result[Any] = Result(
             x=None if self._best.x is None else self._best.x.copy(),
             fun=self._best.fun,
@@ -338,6 +346,7 @@ class Search(Generic[X, Xs]):
             "n_infeasible": self.n_infeasible,
             "n_repeated": self.n_repeated,
             "start_failed": self.start_failed,
+            "polled": self._polled,
         }
         if self.space is not None:
             metadata["parameters"] = self.space.as_json()
@@ -409,6 +418,7 @@ class Search(Generic[X, Xs]):
         if type(metadata["start_failed"]) is not bool:
             raise SnapshotError(f"start_failed {metadata['start_failed']!r}, wanted true or false")
         opt.start_failed = metadata["start_failed"]
+        opt._polled = count(metadata["polled"])
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt._best = restore_best(metadata, arrays, d)
         opt._memory.restore(arrays)

@@ -41,6 +41,9 @@ class Generation:
     twins: NDArray[np.bool_] | None = None
     """Closed slots whose point is also that of an open slot: they get its value when all have theirs. None:
     there are none. (λ,)"""
+    poll: int | None = None
+    """Of points that were not drawn, to be evaluated before the search ends: how many neighbours of the best
+    point are known when they are. None: the points are draws."""
     handed_out: set[int] | None = None
     """Slots whose point somebody has been given by name. Not saved: after a load those may be gone."""
 
@@ -139,7 +142,9 @@ class Generation:
     def dump(self) -> Saved:
         names = ["z", "x", "f", "open", "redraws"]
         names += [name for name in ("early", "twins") if getattr(self, name) is not None]
-        return {"evaluated": self.evaluated}, {f"current.{name}": getattr(self, name) for name in names}
+        return {"evaluated": self.evaluated, "poll": self.poll}, {
+            f"current.{name}": getattr(self, name) for name in names
+        }
 
     @classmethod
     def restore(
@@ -159,6 +164,7 @@ class Generation:
             open=open,
             redraws=shaped(arrays["current.redraws"], (lam,), kinds="i"),
             evaluated=count(metadata["evaluated"]),
+            poll=None if metadata.get("poll") is None else count(metadata["poll"]),
             early=early if early is not None and early.any() else None,
             twins=twins if twins is not None and twins.any() else None,
         )

@@ -28,6 +28,12 @@ MIN_STEP = 1e-150
 #: Points fail where a search is if more than this share of its last generations did.
 FAILING_SHARE = 0.05
 
+#: How much shorter each feasible value allows the steps to become, as a logarithm and times d. The first one
+#: of a generation allows nothing: one value leaves no choice. Ordinary searches need a third of this or less.
+SUPPORT = 0.33
+#: Steps that are shorter than that by more than this, as a logarithm, have shrunk by chance.
+MAX_UNSUPPORTED = 3.0
+
 
 @dataclass
 class Recent:
@@ -45,6 +51,10 @@ class Recent:
     """Generations in a row without one feasible value."""
     unevaluated: int = 0
     """Generations in a row without one evaluation (all points known, or out of bounds that fail)."""
+    d: int = 1
+    """Coordinates."""
+    unsupported: float = 0.0
+    """By how much the steps have shrunk, as a logarithm, beyond what the feasible values support."""
 
     @classmethod
     def for_problem(cls, d: int, population_size: int, discrete: bool = False) -> Recent:
@@ -55,7 +65,7 @@ class Recent:
             # After so many, one of them is still untried in one of 20 runs.
             window = max(window, math.ceil(2 * d * math.log(40 * d)))
         window = min(window, 2000)
-        return cls(window, deque(maxlen=window), deque(maxlen=window))
+        return cls(window, deque(maxlen=window), deque(maxlen=window), d=d)
 
     @property
     def patience(self) -> int:
@@ -67,8 +77,18 @@ class Recent:
         """Has more than a chance failure now and then spoilt the last generations?"""
         return sum(self.failed) > FAILING_SHARE * len(self.failed)
 
-    def add(self, feasible: list[float], evaluated: bool, size: int) -> None:
-        """Take in one complete generation: its feasible values, whether anything was evaluated, and its λ."""
+    @property
+    def supported(self) -> bool:
+        """Did enough evaluations succeed while the steps became shorter?"""
+        return self.unsupported <= MAX_UNSUPPORTED
+
+    def add(self, feasible: list[float], evaluated: bool, size: int, shrinkage: float = 0.0) -> None:
+        """Take in one complete generation: its feasible values, whether anything was evaluated, and its λ.
+
+        shrinkage: by how much its update has shortened the steps, as a logarithm.
+        """
+        support = SUPPORT * max(0, len(feasible) - 1) / self.d
+        self.unsupported = max(0.0, self.unsupported + shrinkage - support)
         self.failed.append(1.0 - len(feasible) / size)
         low = min(feasible, default=np.inf)
         self.bests.append(low)
@@ -78,7 +98,7 @@ class Recent:
 
     def dump(self) -> Saved:
         counts = [self.flat, self.infeasible, self.unevaluated]
-        return {"recent": counts}, {
+        return {"recent": counts, "unsupported": self.unsupported}, {
             "recent_bests": np.asarray(self.bests, dtype=float),
             "recent_failed": np.asarray(self.failed, dtype=float),
         }
@@ -92,6 +112,9 @@ class Recent:
         failed = finite(arrays["recent_failed"], bests.shape)
         self.failed = deque(failed.tolist(), maxlen=self.window)
         self.flat, self.infeasible, self.unevaluated = map(count, metadata["recent"])
+        self.unsupported = float(metadata.get("unsupported", 0.0))
+        if not 0 <= self.unsupported < math.inf:
+            raise SnapshotError(f"unsupported {self.unsupported}, wanted a finite number from 0 on")
 
 
 def target_reached(best: Best, target: float | None) -> Stop | None:
