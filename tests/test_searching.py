@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +41,15 @@ def task(x: float, slot: int = 0) -> Task:
     return Task(np.array([x]), 0, slot)
 
 
-def matchers() -> set[int]:
-    """The processes of this file's own kind that run now, with those of other tests."""
+def busy_matchers(driver: int) -> set[int]:
+    """The processes that search for this driver and have used a processor for a while."""
     found = set()
     for entry in Path("/proc").iterdir():
-        try:
+        with suppress(OSError):  # it has ended meanwhile
             if entry.name.isdigit() and b"matching.py" in (entry / "cmdline").read_bytes():
-                found.add(int(entry.name))
-        except OSError:
-            continue
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) == driver and int(fields[11]) > 20:
+                    found.add(int(entry.name))
     return found
 
 
@@ -175,17 +175,8 @@ def test_a_driver_whose_search_does_not_end_can_be_ended(how: str, workers: int,
         [sys.executable, "-c", DRIVER, run, str(workers)], stdout=subprocess.PIPE, text=True
     )
 
-    def searching() -> set[int]:
-        """Matchers of this driver that have used a processor for a while."""
-        found = set()
-        for pid in matchers():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            if int(fields[1]) == driver.pid and int(fields[11]) > 20:
-                found.add(pid)
-        return found
-
-    wait_until(searching)
-    pids = searching()
+    wait_until(lambda: busy_matchers(driver.pid))
+    pids = busy_matchers(driver.pid)
     if how == "stop":
         done = subprocess.run([sys.executable, "-m", "fmnes", "stop", run], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -196,7 +187,7 @@ def test_a_driver_whose_search_does_not_end_can_be_ended(how: str, workers: int,
     wait_until(lambda: not any(map(alive, pids)))
 
 
-def test_a_natural_quadratic_expression_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_natural_quadratic_expression_ends() -> None:
     """It would take minutes on a file of blanks."""
     Path("blanks").write_bytes(b" " * 4_000_000)
     value = {"file": "out.txt", "regex": r"\s*CD\s*=\s*(\S+)"}
