@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import dataclasses
-import inspect
-import itertools
 import math
 import pickle
 import re
@@ -317,28 +314,6 @@ def test_what_holds_arrays_has_no_hash_and_cannot_be_changed(found: Result) -> N
 
 
 # -- what it holds ----------------------------------------------------------------------------------------
-
-
-def documented(kind: type) -> set[str]:
-    """The fields that a docstring follows."""
-    (body,) = [
-        node.body
-        for node in ast.parse(Path(inspect.getfile(kind)).read_text(encoding="utf-8")).body
-        if isinstance(node, ast.ClassDef) and node.name == kind.__name__
-    ]
-    return {
-        node.target.id
-        for node, after in itertools.pairwise(body)
-        if isinstance(node, ast.AnnAssign)
-        and isinstance(node.target, ast.Name)
-        and isinstance(after, ast.Expr)
-        and isinstance(after.value, ast.Constant)
-    }
-
-
-@pytest.mark.parametrize("kind", [Result, View, Failure, Best, Columns])
-def test_every_field_is_documented(kind: type) -> None:
-    assert documented(kind) == set(kind.__annotations__)
 
 
 def test_the_history_holds_the_documented_columns(found: Result) -> None:
