@@ -301,6 +301,17 @@ def test_after_failures_are_taken_back_the_run_is_the_one_that_never_broke(
     assert differences(go_on(run, fun, max_evaluations=150), wanted) == []
 
 
+@pytest.mark.parametrize("kind", ["redraws", "failing bounds"])
+def test_points_drawn_again_beside_a_failure_that_is_taken_back(kind: str, tmp_path: Path) -> None:
+    """Their draws come after its own, which is not made any more."""
+    settings = {**SETTINGS, **KINDS[kind]}
+    wanted = whole(Breaks(), X0, 0.7, **settings)
+    for first in (3, 20, 41):
+        fun = Breaks(range(first, first + 2), raises(fmnes.Infeasible, "mesh"))
+        minimize(fun, X0, 0.7, run_dir=tmp_path / str(first), **settings)
+        assert differences(go_on(tmp_path / str(first), Breaks(), forget_failures="mesh"), wanted) == []
+
+
 def test_what_is_meant(tmp_path: Path) -> None:
     """The same run, by a text of the reason, of the output, by a moment, and all since the last success."""
     fun, moments = Breaks(), []
