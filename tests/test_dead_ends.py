@@ -393,7 +393,7 @@ def test_a_wrong_path_says_which_was_meant(folder: Path) -> None:
 def test_what_is_left_out_or_too_much_is_named(folder: Path) -> None:
     for arguments, wanted in {
         ("problem.toml", "more"): "more: found after a problem file, wanted nothing more",
-        ("--", "./simulate.sh", "{a}"): "param: found none, wanted one for each parameter, such as --param",
+        ("--", "./simulate.sh", "{a}"): "param: found none, wanted one for each parameter, such as width",
         ("problem.toml", "--max-evaluations", "1.5"): "found '1.5', wanted a whole number",
         ("problem.toml", "--max-evaluations", "many"): "found 'many', wanted a whole number",
     }.items():

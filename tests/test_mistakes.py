@@ -228,7 +228,7 @@ FILES = {
     ),
     "no TOML": (
         f"command = [./sim.sh]\n{WIDTH}",
-        ", line 1: found what is not TOML (Invalid value), wanted",
+        ", line 1: found what is not TOML (Invalid value), wanted TOML: key",
     ),
     "nothing": (
         "",

@@ -572,7 +572,7 @@ def test_the_environment_of_a_problem_file(tmp_path):
         ),
         ("[program]\nenvironment = { 'A=B' = '1' }", "environment: found 'A=B'"),
         ("[program", "wanted TOML"),
-        ("a = \xff".encode("latin-1"), "cannot be read ('utf-8'"),
+        ("a = \xff".encode("latin-1"), "found a byte that is not UTF-8"),
         ("a = " + "[" * 100_000, "wanted TOML"),
     ],
 )

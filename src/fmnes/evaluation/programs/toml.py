@@ -54,6 +54,6 @@ def parse(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
         if what == "Cannot overwrite a value":
             raise ArgumentError(f"{path}{where}: found a key for the second time, wanted it once") from None
         raise ArgumentError(
-            f"{path}{where}: found what is not TOML ({what[:200]}), wanted key = value, with text in "
-            "quotes and lists in [ ]"
+            f"{path}{where}: found what is not TOML ({what[:200]}), wanted TOML: key = value, text in "
+            "quotes, lists in [ ]"
         ) from None
