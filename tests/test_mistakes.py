@@ -271,9 +271,7 @@ def test_what_a_mistake_in_a_problem_file_says(place):
 def test_what_is_no_text_is_said_of_a_problem_file(place):
     Path("latin.toml").write_bytes(b"# a comment\ncommand = ['\xff']\n")
     Path("folder.toml").mkdir()
-    assert "latin.toml, line 2: found a byte that is not UTF-8, wanted a text file" in refused(
-        "check", "latin.toml"
-    )
+    assert "latin.toml: found a byte that is not UTF-8 in line 2, wanted" in refused("check", "latin.toml")
     said = refused("check", "folder.toml")
     assert "folder.toml: found a folder, wanted a problem file" in said and "Errno" not in said
 

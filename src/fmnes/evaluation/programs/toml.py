@@ -30,7 +30,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ArgumentError(
-            f"{path}, line {line}: found a byte that is not UTF-8, wanted a text file saved as UTF-8"
+            f"{path}: found a byte that is not UTF-8 in line {line}, wanted a text file saved as UTF-8"
         ) from None
     except OSError as error:
         raise ArgumentError(f"{path}: cannot be read ({error.strerror}), wanted a problem file") from None
