@@ -215,3 +215,20 @@ def test_a_search_without_enough_successes_is_looked_at_with_twice_the_points() 
     assert has_settled([weak, vain, searched("look", gained=False)], look=True)
     assert "too few evaluations succeeded" in ending([weak, vain])[1]
     assert Searched.restore(weak.dump()) == weak
+
+
+@pytest.mark.parametrize("start", [[3.46805372], [-2.59670819, -1.21142769]])
+def test_a_better_place_than_where_the_search_settled_is_looked_at(start: list[float]) -> None:
+    """Rastrigin: a point of a better basin is seen, and the search settles in another one."""
+
+    def rastrigin(x: Any) -> float:
+        return float((x * x + 10 * (1 - np.cos(2 * np.pi * x))).sum())
+
+    found = 0
+    for seed in range(12):
+        result = minimize(rastrigin, start, 1.0, rng=seed)
+        found += result.second_looks > 0
+        slope = 2 * result.x + 20 * np.pi * np.sin(2 * np.pi * result.x)
+        assert result.success
+        assert np.abs(slope).max() < 1e-2
+    assert found

@@ -64,7 +64,7 @@ class Searched(NamedTuple):
     gained: bool
     """Of a look: did it find something better? (True for any other search.)"""
     failing: bool
-    """Did points fail where it ended?"""
+    """Did points fail where it ended, or has it seen a better place than that?"""
     stop: Stop
     supported: bool = True
     """Did enough evaluations succeed while its steps became shorter?"""

@@ -58,7 +58,7 @@ def searches_until(state: RunState, stop: Stop) -> list[Searched]:
             plan.population_size,
             opt.evaluations,
             gained,
-            fails_at(opt, stop),
+            fails_at(opt, stop) or _settled_elsewhere(state),
             stop,
             opt.steps_supported,
         ),
@@ -67,10 +67,19 @@ def searches_until(state: RunState, stop: Stop) -> list[Searched]:
 
 def has_gained(state: RunState) -> bool:
     """Has the present search found something better than those before?"""
+    return is_better(state.opt.best.fun, state.totals.best.fun, _first_value(state))
+
+
+def _settled_elsewhere(state: RunState) -> bool:
+    """Has the present search seen something better than where it ended, as in another basin?"""
+    last = min(state.opt.recent_bests, default=np.inf)
+    return bool(np.isfinite(last)) and is_better(state.opt.best.fun, last, _first_value(state))
+
+
+def _first_value(state: RunState) -> float:
     # As plain floats: what is decided from them goes into a snapshot, which takes no bool of NumPy.
     firsts = [state.start.value, *state.history.rows[:1, _GENERATION_BEST].tolist()]
-    first = max((f for f in firsts if np.isfinite(f)), default=state.totals.best.fun)
-    return is_better(state.opt.best.fun, state.totals.best.fun, first)
+    return max((f for f in firsts if np.isfinite(f)), default=state.totals.best.fun)
 
 
 def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> None:

@@ -177,6 +177,11 @@ class Search(Generic[X, Xs]):
             self._memory.add(x, value)
 
     @property
+    def recent_bests(self) -> list[float]:
+        """The best values of the last generations; of a grid none, where neighbours are evaluated instead."""
+        return [] if self._start.repeats else list(self._recent.bests)
+
+    @property
     def steps_supported(self) -> bool:
         """Whether enough evaluations succeeded while the steps became shorter; else they shrank by chance."""
         return self._recent.supported
