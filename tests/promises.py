@@ -128,8 +128,8 @@ PROMISES = [
         "test_second_look.py::test_what_is_a_success",
         "it is",
         "run/restarts.py",
-        "return last.stop.reason.converged and not (look and last.worth_a_look)",
-        "return last.stop.reason.converged",
+        "return last.converged and not (look and last.worth_a_look)",
+        "return last.converged",
     ),
     Promise(
         '`"fm-nes"` and its relatives are as published, number for number',
