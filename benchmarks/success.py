@@ -260,9 +260,9 @@ def page(trials: Sequence[Trial]) -> str:
 Made by `python -m benchmarks.success`: the default method, without a target, with default tolerances, at
 most {BUDGET:,} evaluations; {len(trials):,} runs on seeds from {min(seeds):,} to {max(seeds):,},
 none of which was used to make the rules. Correct: at most a thousandth of the way from the start to the
-minimum is left (a millionth on smooth problems and other scales; the optimum itself on integers and
-plateaus). Where there are several basins, and on correlated integers, a local optimum is correct (no point one
-step away is better), because one search finds one; the number of global ones stands beside it. Wrong:
+minimum is left (a millionth on smooth problems and other scales; the optimum itself on integers and on
+plateaus). Where there are several basins, and on correlated integers, a local optimum is correct (no point
+one step away is better), because one search finds one; the number of global ones stands beside it. Wrong:
 `success` is claimed for an answer that is not correct. The last column leaves out runs that the budget ended
 before they converged.
 
