@@ -199,8 +199,8 @@ PROMISES = [
         "Input is checked before any evaluation is spent, and an error says what was found and wanted",
         "test_arguments.py::test_minimize_refuses_before_anything_is_evaluated",
         "whatever stands for a flag is taken",
-        "run/minimize.py",
-        '    check_flag("vectorized", vectorized)\n',
+        "run/settings.py",
+        "            check_flag(name, getattr(self, name))\n",
         "",
     ),
     Promise(

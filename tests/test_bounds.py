@@ -315,12 +315,14 @@ def test_saved_and_loaded_in_every_generation_it_is_the_same_search(
     assert_array_equal(saved.covariance, plain.covariance)
 
 
-def test_a_file_without_a_word_on_it_is_of_the_time_when_points_outside_failed(tmp_path: Path) -> None:
+def test_a_file_with_an_unknown_form_of_bounds_is_refused() -> None:
     metadata, arrays = Optimizer(sigma0=0.2, bounds_as="failure", rng=1, **START).dump()
-    del metadata["bounds_as"]
     assert Optimizer.restore(metadata, arrays)._start.bounds_as == "failure"
     with pytest.raises(fmnes.SnapshotError, match="bounds_as"):
         Optimizer.restore({**metadata, "bounds_as": "mirror"}, arrays)
+    del metadata["bounds_as"]
+    with pytest.raises(fmnes.SnapshotError, match="bounds_as"):
+        Optimizer.restore(metadata, arrays)
 
 
 @pytest.mark.parametrize("bounds_as", ["map", "failure"])

@@ -82,13 +82,13 @@ def resume(
         Replaces the timeout of an evaluation, in seconds.
     retries : int, optional
         Replaces how often a lost evaluation is repeated.
-    executor : Executor or FileQueue, optional
-        As in `fmnes.minimize`; it is never stored.
     forget_failures : True, str or datetime, optional
         Take failed evaluations back because their cause is mended: True for all since the last success, a
         part of their reason or output ("libfoo.so"), or a time for all since then (a datetime, or
         "2026-05-01T12:00"). The search goes back to the first of them and continues as if they had not
         happened.
+    executor : Executor or FileQueue, optional
+        As in `fmnes.minimize`; it is never stored.
     keep_evaluations : bool, optional
         Keep every evaluation, from the first one on, in `result.evaluations`.
     callback : callable, optional
@@ -105,6 +105,8 @@ def resume(
     ------
     ArgumentError
         An argument is wrong, or `fun` is missing.
+    ObjectiveError
+        The objective seems to have stopped working: evaluations fail in one way that is new in this run.
     RunError
         The directory holds no run, a run of another objective, a damaged one, or one that another process is
         using.

@@ -438,7 +438,15 @@ class Optimizer(Search[X, Xs]):
             self._polled = 0
 
     def note_outside(self, x: NDArray[np.float64], value: float) -> None:
-        """A point that was evaluated outside of this search: on a grid its neighbours may be polled."""
+        """Store a point that was evaluated outside this search; on a grid it may be the best.
+
+        Parameters
+        ----------
+        x : ndarray
+            The point in the search's own numbers, (d,).
+        value : float
+            Its value; NaN if it fails.
+        """
         if self._start.grid is not None:
             self.note(x, value)
 
