@@ -28,7 +28,6 @@ from fmnes.cli.problem_file import PROGRAM, RUN, TOP
 from fmnes.cli.problems import template_files
 from fmnes.evaluation.programs.toml import MAX_BYTES
 from fmnes.parameters import KEYS as PARAMETER
-from fmnes.parameters import OLD_KEYS
 from fmnes.report.progress import Progress, Rate, describe, speed
 from fmnes.report.terminal import QuietStream, literal, spelt_out
 from fmnes.storage.directory import _read_json, _write_json
@@ -73,8 +72,8 @@ def problem(folder: Path, **changes: str) -> Path:
     """A small problem file whose program is the shell's own arithmetic."""
     text = (
         'command = ["{here}/simulate.sh", "{params}", "{a}", "{b}"]\n'
-        "[parameters.a]\nstart = 2.0\nstep = 0.5\nlower = -4\nupper = 4\n"
-        '[parameters.b]\nstart = 100.0\nstep = 3.0\nscale = "log"\n'
+        "[parameters.a]\nstart = 2.0\nsigma = 0.5\nlower = -4\nupper = 4\n"
+        "[parameters.b]\nstart = 100.0\nsigma = 3.0\nlog = true\n"
         "[run]\nmax_evaluations = 60\nseed = 1\npopulation_size = 6\n"
     )
     for old, new in changes.items():
@@ -147,8 +146,8 @@ def test_the_same_by_flags(tmp_path: Path) -> None:
         ("lower", "lowest", "line 5"),
         ("start = 2.0\n", "lower = 1\n", "line 5: found a key for the second time"),
         ("upper = 4\n", "upper = -5\n", "a: found lower = -4.0 and upper = -5.0 (crossed)"),
-        ("step = 3.0", "step = 0.5", "wanted a factor above 1"),
-        ('scale = "log"', 'scale = "ln"', "wanted 'linear' or 'log'"),
+        ("sigma = 3.0", "sigma = 0.5", "wanted a factor above 1"),
+        ("log = true", 'scale = "log"', "line 10: b: found the key 'scale'"),
         ("{a}", "{alpha}", "unknown placeholder {alpha}"),
         ("simulate.sh", "simulator.sh", "found no program"),
         ("command = [", "command [", "wanted TOML"),
@@ -214,7 +213,7 @@ HOSTILE_WORDS = "[/mesh] [bold]x[/] :bomb: \x1b]0;owned\x07\x1b[2J\x9b31m \u202e
 def test_users_words_are_no_markup_and_no_commands(tmp_path: Path) -> None:
     path = tmp_path / "q.toml"
     names = ["width[mm]", "[/b]", ":bomb:", "\x1b[31mred", "[link=x]y"]
-    tables = "".join(f"[parameters.{json.dumps(name)}]\nstart = 1.0\nstep = 1.0\n" for name in names)
+    tables = "".join(f"[parameters.{json.dumps(name)}]\nstart = 1.0\nsigma = 1.0\n" for name in names)
     program = r"echo 'FAIL cannot open [/opt/mesh/a.dat] [red]x[/] :bomb:'"
     path.write_text(
         f'command = ["/bin/sh", "-c", {json.dumps(program)}]\n{tables}[run]\nmax_evaluations = 9\n'
@@ -596,7 +595,7 @@ def toml(changes: dict[tuple[str, str], str]) -> str:
     """A problem file that runs, with the values of some (table, key) changed."""
     tables: dict[str, dict[str, str]] = {
         "": {"command": '["/bin/echo", "1"]'},
-        "parameters.a": {"start": "1.0", "step": "1.5", "lower": "0.5"},
+        "parameters.a": {"start": "1.0", "sigma": "1.5", "lower": "0.5"},
         "run": {"max_evaluations": "2", "seed": "1"},
         "program": {},
     }
@@ -614,7 +613,7 @@ def toml(changes: dict[tuple[str, str], str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-KEYS = [("", key) for key in TOP] + [("parameters.a", key) for key in (*PARAMETER, *OLD_KEYS)]
+KEYS = [("", key) for key in TOP] + [("parameters.a", key) for key in PARAMETER]
 KEYS += [("run", key) for key in RUN] + [("program", key) for key in PROGRAM]
 
 

@@ -67,8 +67,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "simulate.sh").chmod(0o755)
     (tmp_path / "problem.toml").write_text(
         'command = ["./simulate.sh", "{a}", "{b}"]\n'
-        "[parameters.a]\nstart = 2.0\nstep = 3.0\nlower = -4\nupper = 4\n"
-        '[parameters.b]\nstart = 100.0\nstep = 3.0\nscale = "log"\n'
+        "[parameters.a]\nstart = 2.0\nsigma = 3.0\nlower = -4\nupper = 4\n"
+        "[parameters.b]\nstart = 100.0\nsigma = 3.0\nlog = true\n"
         "[run]\nmax_evaluations = 20\nseed = 1\npopulation_size = 6\n"
     )
     return tmp_path

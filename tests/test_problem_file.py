@@ -14,7 +14,7 @@ import fmnes
 from fmnes import ArgumentError, Integer, Optimizer, Real
 from fmnes.cli import app
 from fmnes.cli.problem_file import PROGRAM, RUN, TOP, make_problem, parse_parameter, read_problem
-from fmnes.parameters import KEYS, OLD_KEYS
+from fmnes.parameters import KEYS
 from tests.rows import through
 
 ROOT = Path(__file__).parents[1]
@@ -143,6 +143,8 @@ def files(folder: Path, old: str = "", new: str = "") -> Path:
         ("log = true", "log = 1.5", r"line \d: width: found log = 1\.5"),
         ("log = true", "choices = [1, 2]", r"line 5: width: found the key 'choices'.*run once for each"),
         ("log = true", "lgo = true", r"line 5: width: found the key 'lgo'.*did you mean 'log'\?"),
+        ("log = true", "step = 0.1", r"line 5: width: found the key 'step'.*write sigma .* or multiple_of"),
+        ("log = true", 'scale = "log"', r"line 5: width: found the key 'scale'.*write log = true"),
         ("log = true", "timeout = 5", r"line 5: width: found the key 'timeout'.*belongs in \[run\]"),
         ("[parameters.height]", "[parameters.width]", r"line 6: found two parameters of the name 'width'"),
         ("upper = 2", "upper = 2\nupper = 3", r"line 9: found a key for the second time, wanted it once"),
@@ -234,66 +236,47 @@ def test_two_parameters_of_one_name_and_none_at_all() -> None:
         make_problem(["/bin/echo"], [], {})
 
 
-# -- older files ------------------------------------------------------------------------------------------
+# -- what is read ----------------------------------------------------------------------------------------
 
-#: What `fmnes init` of version 0.1 wrote.
-TEMPLATE_0_1 = """\
-# What to optimise. Try it:  fmnes minimize problem.toml
-#
-# The program is started once for every point, in a fresh directory, without a shell. In its arguments
-#   {here}     stands for the directory of this file
-#   {params}   for a JSON file with the point: {"x": [...], "params": {"width": ..., ...}}
-#   {width}    for the value of a parameter
-# It prints the value to minimise on its last line: a number, or FAIL and a reason.
-# A crash, an exit code other than 0, NaN or a timeout also count as a failed point.
-# Exit code 75 says that the machine failed, not the point (a licence, a network): that point is tried again.
+SIMULATION = """\
 command = ["/bin/sh", "{here}/simulate.py", "{params}"]
 
 [parameters.width]
-start = 0.3          # where to begin
-step = 0.1           # about how far away the best value may be
-lower = 0.01         # optional bounds: points outside are never run
-upper = 1.0
-
-[parameters.height]
 start = 0.3
-step = 0.1
+sigma = 0.1
 lower = 0.01
 upper = 1.0
 
 [parameters.density]
 start = 1000.0
-step = 3.0           # on a log scale the step is a factor
+sigma = 3.0
 lower = 100.0
 upper = 20000.0
-scale = "log"
+log = true
 
 [run]
 max_evaluations = 400
-workers = 2          # programs at a time
-timeout = 20         # seconds before a program is killed, with everything it has started
-retries = 2          # further tries of a point that was lost to the machine
-# target = 1.0       # stop as soon as a value is this low
-# method = "fm-nes"  # or dx-nes-ic, cma-es, xnes
-# seed = 1           # the same seed gives the same run
+workers = 2
+timeout = 20
+retries = 2
 """
 
 
-def test_a_problem_file_of_version_0_1_is_read_as_before(tmp_path: Path) -> None:
-    problem = read_problem(written(tmp_path, TEMPLATE_0_1))
+def test_a_problem_file_is_read(tmp_path: Path) -> None:
+    problem = read_problem(written(tmp_path, SIMULATION))
     assert problem.command.argv == ("/bin/sh", "{here}/simulate.py", "{params}")
-    assert problem.space.names == ("width", "height", "density")
+    assert problem.space.names == ("width", "density")
     start = problem.space.start()
-    assert start["x0"] == [0.3, 0.3, math.log(1000)]
-    assert start["sigma0"] == [0.1, 0.1, math.log(3)]
+    assert start["x0"] == [0.3, math.log(1000)]
+    assert start["sigma0"] == [0.1, math.log(3)]
     bounds = start["bounds"]
-    assert bounds.lower == [0.01, 0.01, math.log(100)] and bounds.upper == [1.0, 1.0, math.log(20000)]
+    assert bounds.lower == [0.01, math.log(100)] and bounds.upper == [1.0, math.log(20000)]
     assert problem.run == {"max_evaluations": 400, "workers": 2, "timeout": 20, "retries": 2}
 
 
 def test_bounds_of_a_problem_file_are_mapped_unless_it_says_otherwise(tmp_path: Path) -> None:
     for line, inside in (("", True), ('bounds_as = "failure"\n', False)):
-        problem = read_problem(written(tmp_path, TEMPLATE_0_1.replace("[run]\n", f"[run]\n{line}")))
+        problem = read_problem(written(tmp_path, SIMULATION.replace("[run]\n", f"[run]\n{line}")))
         bounds_as = {key: value for key, value in problem.run.items() if key == "bounds_as"}
         points = Optimizer(problem.space.parameters, **bounds_as, rng=1, population_size=200).ask()
         assert (len(points) == 200) == inside
@@ -374,7 +357,7 @@ def test_every_example_of_the_page_is_a_problem_file(block: str, tmp_path: Path)
 
 
 def test_the_page_has_every_key() -> None:
-    keys = {*TOP, *KEYS, *OLD_KEYS, *PROGRAM, *RUN} - {"parameters", "program", "run"}
+    keys = {*TOP, *KEYS, *PROGRAM, *RUN} - {"parameters", "program", "run"}
     assert not [key for key in keys if f"`{key}`" not in PAGE and f"`{key} =" not in PAGE]
     examples = "".join(BLOCKS)
     options = {"method", "population_size", "ftol", "bounds_as", "restart_from", "second_look"}

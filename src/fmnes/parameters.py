@@ -13,8 +13,6 @@ from fmnes.errors import ArgumentError, nearest
 
 #: What a table of a problem file, or of a run directory, may say of a parameter.
 KEYS = ("lower", "upper", "start", "sigma", "log", "multiple_of", "integer")
-#: What older problem files say instead.
-OLD_KEYS = ("step", "scale")
 
 
 class Parameter:
@@ -255,24 +253,21 @@ CATEGORIES = (
     "position as fmnes.Integer(0, n - 1)"
 )
 
+#: What to write for a key that other programs have.
+_HINTS = {
+    **dict.fromkeys(("choices", "values", "categories"), CATEGORIES),
+    "step": "write sigma (the first step size) or multiple_of (the distance between allowed values)",
+    "scale": "write log = true for a log scale",
+}
+
 
 def read_parameter(name: str, table: Mapping[str, Any]) -> Parameter:
     """The parameter that a table of a problem file, or of a run directory, describes."""
     data = dict(table)
     for key in data:
-        if key not in (*KEYS, *OLD_KEYS):
-            hint = f"; {CATEGORIES}" if key in ("choices", "values", "categories") else nearest(key, KEYS)
+        if key not in KEYS:
+            hint = f"; {_HINTS[key]}" if key in _HINTS else nearest(key, KEYS)
             raise ArgumentError(f"{name}: found the key {key!r}, wanted one of {', '.join(KEYS)}{hint}")
-    if "step" in data:  # what sigma was called up to 0.2
-        if "sigma" in data:
-            raise ArgumentError(f"{name}: found sigma and step, which mean the same; wanted sigma")
-        data["sigma"] = data.pop("step")
-    if "scale" in data:
-        scale = data.pop("scale")
-        if scale not in ("linear", "log"):
-            raise ArgumentError(f"{name}: found scale {shown(scale)}, wanted 'linear' or 'log'")
-        if data.setdefault("log", scale == "log") != (scale == "log"):
-            raise ArgumentError(f"{name}: found log and scale, which disagree; wanted log")
     integer = data.pop("integer", False)
     if not isinstance(integer, bool):
         raise ArgumentError(f"{name}: found integer = {shown(integer)}, wanted true or false")

@@ -28,7 +28,7 @@ from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.runnable import check_runnable
 from fmnes.evaluation.programs.toml import parse, read_text
-from fmnes.parameters import KEYS, OLD_KEYS, Parameter, read_parameter
+from fmnes.parameters import KEYS, Parameter, read_parameter
 from fmnes.space import Space, make_space
 
 TOP = ("command", "parameters", "program", "run")
@@ -112,7 +112,7 @@ def read_problem(path: Path) -> ProblemFile:
             pairs.append((name, read_parameter(name, table)))
         except ArgumentError as error:
             where = f"parameters.{name}"
-            strange = next((key for key in table if key not in (*KEYS, *OLD_KEYS)), None)
+            strange = next((key for key in table if key not in KEYS), None)
             said = plain_words(str(error))
             if strange is None:
                 about = re.match(r"[^:]*: found (\w+) = ", said)
