@@ -20,7 +20,7 @@ import numpy as np
 
 from fmnes.benchmark.search.store import read_trials
 from fmnes.benchmark.search.trial import WHAT, Key, Trial, run_trial
-from fmnes.trials.pool import run_all
+from fmnes.trials.pool import PINNED, run_all
 
 
 def sample(trials: Sequence[Trial], size: int, seed: int) -> list[Trial]:
@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dimensions", nargs="+", type=int, help="all by default")
     parser.add_argument("--sample", type=int, default=40, help="rows")
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
+    parser.add_argument("--kernel", default=PINNED["OPENBLAS_CORETYPE"], help="of OpenBLAS, for the new runs")
     parser.add_argument("--workers", type=int)
     given = parser.parse_args(arguments)
     kept = [
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work(key: Key) -> float:
         return key.d**1.5
 
+    PINNED["OPENBLAS_CORETYPE"] = given.kernel
     again = run_all(run_trial, wanted, {}, work=work, workers=given.workers)
     wrong: Counter[str] = Counter()
     for old, new in zip(chosen, again, strict=True):

@@ -63,6 +63,12 @@ INTRODUCTION = (
     f"solves it, 1/{CLIP:g}. Each method has its own default λ; a run ends at the target, where floating "
     "point does not let it go further, or after 20,000 (d + 1) evaluations (NOMAD: 500 d)."
 )
+REPEATED = (
+    "`python -m benchmarks.search_rows` runs a random sample of the rows again and compares. Runs are pinned "
+    "to one BLAS kernel and one thread, but they are chaotic: where another NumPy or OpenBLAS rounds "
+    "differently, single rows change by some percent, and means by less than their standard errors "
+    "(docs/benchmarks/index.md has figures)."
+)
 #: Seeds below were used while the default was designed.
 DESIGN_SEEDS = 24
 #: The groups over which wrong successes are counted together.
@@ -78,6 +84,8 @@ def page(trials: Sequence[Trial], figure: str | None) -> str:
         "default was designed."
         if seeds
         else INTRODUCTION,
+        "",
+        REPEATED,
         "",
     ]
     to_target = [t for t in trials if t.key.what == "evaluations"]
