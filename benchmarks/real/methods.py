@@ -35,10 +35,7 @@ def cma(task: Task, counted: Counted, seed: int) -> None:
     import cma as package
 
     options: dict[str, Any] = {"seed": seed + 1, "verbose": -9, "verb_log": 0, "maxfevals": task.budget}
-    # Every integer gets a cell of the same width, also the first and the last.
-    half = np.zeros(len(counted.x0))
-    half[counted.integers] = 0.5
-    bounds = [(counted.lower - half).tolist(), (counted.upper + half).tolist()]
+    bounds = [counted.lower.tolist(), counted.upper.tolist()]
     options |= {"CMA_stds": counted.sigma0, "bounds": bounds, "integer_variables": counted.integers}
     strategy = package.CMAEvolutionStrategy(counted.x0, 1.0, options)
     while not strategy.stop():

@@ -19,8 +19,10 @@ ABOUT = """# Real problems: every method, the same budget
 
 Every method begins at the same start, in the same box, and is called as its own documentation shows,
 without settings made for the problem. A failed evaluation is +inf to those that rank (`cma`, SciPy's
-differential evolution), an error to NOMAD, and a failed trial to Optuna. Who stops before the budget is
-spent stops: the column *evaluations* says so.
+differential evolution), an error to NOMAD, and a failed trial to Optuna. Each method knows which parameters
+are integers: `integer_variables` of `cma`, `BB_INPUT_TYPE` of NOMAD, `suggest_int` of Optuna (its CMA-ES with
+margin), `integrality` of SciPy. A method that stops before the budget is spent is not restarted: the column
+*evaluations* says so.
 
 Best values are medians over the seeds, and the smaller is better. Few seeds do not put methods in order
 that are within each other's quartiles. *Failed* is the share of all evaluations."""
@@ -42,10 +44,9 @@ PROBLEMS = {
         "Lens, with glasses from a catalogue",
         "../lens.md#other-lenses",
         "the same, with three whole numbers besides",
-        "A wrong glass cannot be made good by curvatures, and the runs of every method end in "
-        "different glasses: the quartiles are wide, and five seeds do not put the first of the "
-        "table in order. Who looks for whole numbers on which much depends should begin more than "
-        "once, with `restarts=` or other seeds.",
+        "Curvatures cannot compensate for a wrong glass, and the runs of every method end in different "
+        "glasses: the quartiles are wide, and a few seeds do not rank the first methods of the table. "
+        "If much depends on integers, search more than once, with `restarts=` or other seeds.",
     ),
     "double-gauss": Words(
         "Double Gauss",
@@ -87,9 +88,9 @@ PROBLEMS = {
         "Training that diverges",
         "../training.md",
         "mean squared error on samples that were held out",
-        "NOMAD is ahead, and most of the others are within each other's quartiles, the default among "
-        "them. The loss jumps as parameters move, the budget is a few dozen generations, and only a few "
-        "trainings in a hundred diverge where one looks: learning from failures, and how parameters go "
-        "together, has little time to pay. Why NOMAD does so well was not found out.",
+        "Most of the methods are within each other's quartiles, the default among them. The loss jumps as "
+        "parameters move, the budget is a few dozen generations, and only a few trainings in a hundred "
+        "diverge near the best points: learning from failures, and how parameters go together, has little "
+        "time to pay.",
     ),
 }
