@@ -283,12 +283,11 @@ def test_one_bad_program_in_a_batch(name, reason, fault_name, segfault, tag):
         assert bad.reason.startswith(reason)
 
 
-def test_killed_soon_after_the_timeout(tag):
+def test_killed_after_the_timeout(tag):
     for name in ("hang", "stubborn"):
-        start = time.monotonic()
         outcome = run(fault(name, timeout=0.5, environment={"FMNES_TEST_TAG": tag}, keep="none"))
         assert outcome.fault == "timeout"
-        assert 0.5 <= time.monotonic() - start < PATIENCE
+        assert not wait_until(lambda: not tagged(tag))
     assert outcome.detail == "will not go"
 
 
@@ -334,10 +333,8 @@ def test_suspended_while_it_starts_another(tmp_path, tag):
 
 
 def test_a_program_that_stops_itself_for_good_is_timed_out_in_the_end() -> None:
-    began = time.monotonic()
     with pytest.raises(fmnes.Infeasible, match="timed out"):
         Command(["/bin/sh", "-c", "kill -STOP $$; echo 1"], timeout=0.3)([1.0])
-    assert 1.5 < time.monotonic() - began < PATIENCE
 
 
 def test_suspended_driver_and_program(tmp_path):
@@ -979,10 +976,10 @@ def test_closing_early_kills_what_runs(tag):
 def test_deadline_ends_the_batch(tag, tmp_path):
     command = fault("hang", environment={"FMNES_TEST_TAG": tag}, directory=tmp_path)
     evaluator = CommandEvaluator(command, workers=2)
-    start = time.monotonic()
-    outcomes = dict(evaluator([task(2, 0), task(1, 1), task(2, 2), task(3, 3)], start + 4))
-    assert time.monotonic() - start < PATIENCE
+    batch = [task(2, 0), task(1, 1), task(2, 2), task(3, 3)]
+    outcomes = dict(evaluator(batch, time.monotonic() + 4))
     assert outcomes == {1: Outcome("value", 1.0)}
+    assert not wait_until(lambda: not tagged(tag))
     assert dict(evaluator([task(1)], time.monotonic() - 1)) == {}
     evaluator.close()
     assert not list(tmp_path.iterdir())
@@ -1038,20 +1035,24 @@ if os.fork() == 0:
     evaluator.close()
 
 
-def test_process_without_environment_is_looked_at_for_long_only_once():
+def test_process_without_environment_is_looked_at_for_long_only_once(monkeypatch):
     bare = subprocess.Popen(["/bin/sleep", "300"], env={})
     known: set = set()
+    looks: list[str] = []
+    kind = guard._kind
+    monkeypatch.setattr(guard, "_kind", lambda name, mark: looks.append(name) or kind(name, mark))
+    counts = []
     try:
-        took = []
-        for _ in range(5):
-            start = time.monotonic()
+        assert not wait_until(lambda: Path(f"/proc/{bare.pid}/environ").read_bytes() == b"")
+        for _ in range(3):
+            looks.clear()
             assert not guard.sweep("0" * 32, known)
-            took.append(time.monotonic() - start)
+            counts.append(looks.count(str(bare.pid)))
     finally:
         bare.kill()
         bare.wait()
     assert str(bare.pid) in {name for name, _ in known}
-    assert took[0] >= 0.05 and min(took[1:]) < 0.05
+    assert counts == [guard._LOOKS, 1, 1]
 
 
 KILLALL = {

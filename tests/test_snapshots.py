@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -146,26 +145,25 @@ def test_a_history_that_does_not_fit_its_counts_is_refused(counts: list[int]) ->
 
 
 class SlowDirectory(RunDirectory):
-    """A disk that takes 20 ms for a snapshot."""
+    """A disk that takes 20 ms for a snapshot, on a clock of its own."""
 
     def __init__(self) -> None:
-        self.taken: list[float] = []
+        self.now, self.count = 0.0, 0
 
     def write_snapshot(self, *_: Any) -> None:
-        began = time.monotonic()
-        time.sleep(0.02)
-        self.taken.append(time.monotonic() - began)
+        self.now += 0.02
+        self.count += 1
 
 
 def test_snapshots_take_five_percent_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 1e-9)
     directory, state = SlowDirectory(), RunState(fmnes.Optimizer([1.0, 2.0], 0.5, rng=1))
     snaps = Snapshots(directory)
-    began = time.monotonic()
-    while len(directory.taken) < 3:
+    monkeypatch.setattr(snapshots.time, "monotonic", lambda: directory.now)
+    for _ in range(10_000):  # generations of 1 ms
         snaps.take(state)
-    seconds = time.monotonic() - began
-    assert sum(directory.taken[:2]) <= 0.05 * seconds
+        directory.now += 0.001
+    assert directory.count >= 20 and directory.count * 0.02 <= 0.05 * directory.now + 0.02
 
 
 # -- interrupted ------------------------------------------------------------------------------------------

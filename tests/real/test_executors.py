@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import math
 import multiprocessing
 import os
 import pickle
@@ -373,11 +374,12 @@ def test_what_is_abandoned_is_ended_where_it_runs(
     executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(remote, "_PATIENCE", 400.0)
-    began = time.monotonic()
-    pid = abandoned(executor, tmp_path / "pid")
-    assert not is_running(pid)
-    assert time.monotonic() - began < 200  # whoever has ended it says so
+    monkeypatch.setattr(remote, "_PATIENCE", math.inf)  # only the worker's confirmation ends the wait
+    pids: list[int] = []
+    thread = threading.Thread(target=lambda: pids.append(abandoned(executor, tmp_path / "pid")), daemon=True)
+    thread.start()
+    thread.join(400)
+    assert len(pids) == 1 and not is_running(pids[0])
     assert not list(tmp_path.glob("fmnes-*"))  # nothing is left behind
 
 
@@ -388,9 +390,8 @@ def test_the_deadline_goes_with_the_task(tmp_path: Path) -> None:
         functools.partial(sleeps_after_telling, path=str(path)), Inline(), timeout=500
     )
     list(evaluator(tasks(1)))  # its child is there
-    began = time.monotonic()
     ((_, outcome),) = evaluator(tasks(1, second=1.0), time.monotonic() + 5.0)
-    assert outcome.status == "lost" and 4.9 < time.monotonic() - began < 100
+    assert outcome.status == "lost"
     assert not is_running(int(path.read_text()))
 
 
@@ -517,9 +518,7 @@ def test_an_engine_that_ends_without_a_word_loses_what_it_was_running(tmp_path: 
             return self.over
 
     engine = Engine()
-    began = time.monotonic()
     options: dict[str, Any] = {"rng": 1, "max_evaluations": 30}
     result = minimize(sphere, [1.0, 1.0], 0.5, executor=engine, **options, run_dir=tmp_path / "run")
-    assert time.monotonic() - began < 60
     assert result == minimize(sphere, [1.0, 1.0], 0.5, **options)
     assert read_run(tmp_path / "run").summary.statuses["lost"] > 0

@@ -618,13 +618,15 @@ def test_a_program_does_not_go_to_a_map() -> None:
 
 
 def test_a_map_ends_at_the_deadline() -> None:
+    calls = []
+
     def slow(x: np.ndarray) -> float:
+        calls.append(x)
         time.sleep(0.1)
         return sphere(x)
 
-    began = time.monotonic()
     res = run(slow, options={"workers": map, "max_seconds": 0.35})
-    assert time.monotonic() - began < 60 and res.status == 3
+    assert res.status == 3 and len(calls) <= 4  # of which each takes 0.1 s or more
 
 
 # -- inside other methods of SciPy ------------------------------------------------------------------------

@@ -92,9 +92,7 @@ def test_a_run_stops_in_the_middle_of_a_long_evaluation_and_goes_on_bit_for_bit(
     sleep, asleep = sleeping(tmp_path)
     with Driver(name, tmp_path) as driver:
         wait_until(asleep.exists)
-        began = time.monotonic()
         done = command_line("stop", driver.run, "--wait", "200")
-        assert time.monotonic() - began < PATIENCE
         assert (done.returncode, done.stderr) == (0, "")
         found = driver.finish()
     assert done.stdout.startswith(f"stopped: interrupted (at evaluation {found['nfev']})\nto go on")
