@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import fmnes
-from fmnes.benchmark.search import suite
 from fmnes.integrations import jax as fj
 from fmnes.strategies import DEFAULT_METHOD
+from fmnes_bench.search import suite
 
 LIMITS: dict[str, Any] = {"xtol": None, "ftol": None}
 

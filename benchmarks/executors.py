@@ -22,7 +22,7 @@ import numpy as np
 
 import fmnes
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executors import ExecutorEvaluator
+from fmnes.evaluation.executor import ExecutorEvaluator
 from fmnes.evaluation.workers.messages import encode
 from fmnes.outcome import Outcome
 from tests.faults import echo

@@ -18,11 +18,9 @@ import numpy as np
 
 from fmnes import FileQueue
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.queue import place
-from fmnes.evaluation.queue.claims import Claims
-from fmnes.evaluation.queue.job import read_job
-from fmnes.evaluation.queue.messages import dump_answer, load_task, max_task
-from fmnes.evaluation.queue.names import new_worker
+from fmnes.evaluation.queue import files
+from fmnes.evaluation.queue.files import dump_answer, load_task, max_task, new_worker, read_job
+from fmnes.evaluation.queue.worker import Claims
 from fmnes.outcome import Outcome
 from tests import faults
 
@@ -38,9 +36,9 @@ def answer_all(directory: Path) -> None:
         if name is None:
             time.sleep(0.001)
             continue
-        _, x = load_task(place.read(claims.path(name), max_task(job.d)), name.key, job.d)
+        _, x = load_task(files.read(claims.path(name), max_task(job.d)), name.key, job.d)
         data = dump_answer(job.id, name.key, x, Outcome("value", 1.0))
-        place.write(directory / place.ANSWERS, str(name), data)
+        files.write(directory / files.ANSWERS, str(name), data)
         claims.drop(claims.let_go() or name)
 
 

@@ -37,10 +37,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import fmnes
-from fmnes.benchmark.speed import default_population_size
 from fmnes.integrations import jax as fj
 from fmnes.integrations.jax.draws import normal
 from fmnes.strategies import METHODS
+from fmnes_bench.speed import default_population_size
 
 
 def sphere(x: Any) -> Any:

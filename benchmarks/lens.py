@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import fmnes
-from fmnes.problems.real import lens
+from fmnes_bench import lens
 
 PROBLEMS = {"triplet": lens.triplet, "double_gauss": lens.double_gauss}
 GENERATIONS, SEEDS = 20, 10

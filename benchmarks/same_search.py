@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmnes import problems
-from fmnes.search.ending import limit_reached
 from fmnes.search.optimizer import Optimizer
+from fmnes.search.stopping import limit_reached
 from fmnes.strategies import AFMNES, CMAES, DXNESIC, FMNES
 
 PAPER = (

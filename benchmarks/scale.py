@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fmnes
-from fmnes.benchmark.search import suite
-from fmnes.search.ahead import Ahead
 from fmnes.search.optimizer import Optimizer
-from fmnes.trials.lines import Lines, read_lines
-from fmnes.trials.pool import run_all
+from fmnes.search.overlap import OverlapScheduler
+from fmnes_bench.search import suite
+from fmnes_bench.trials import Lines, read_lines, run_all
 
 Array = NDArray[np.float64]
 #: f − minimum at which a trial has reached its target.
@@ -72,7 +71,7 @@ class Trial(NamedTuple):
     """The share of the workers' time that went into evaluations that were not lost."""
 
 
-class Own(Ahead):
+class Own(OverlapScheduler):
     """The other way: a generation waits for its own points, and those ahead are the first of the next one."""
 
     _members: tuple[int, set[Any]] = (-1, set())
@@ -102,7 +101,7 @@ def run(*key: Any) -> Trial:
     case = Case(*key)
     problem = suite.get(case.problem, case.d)
     opt = Optimizer(problem.x0, problem.sigma0, population_size=case.population, rng=case.seed)
-    flow = (Own if case.scheme == "own" else Ahead)(opt, case.ahead)
+    flow = (Own if case.scheme == "own" else OverlapScheduler)(opt, case.ahead)
     rng = np.random.default_rng([case.seed, 14])
     direction = rng.standard_normal(case.d)
     known: dict[int, tuple[Array, Array, NDArray[np.bool_]]] = {}

@@ -3,7 +3,7 @@
     python -m benchmarks.search_rows [--folder docs/benchmarks/search] [--sample 40] [--methods cma-es]
 
 Exit status 1 if a row differs. Evaluations are compared exactly: the runs are pinned to one BLAS kernel and
-one thread (`fmnes.trials.pool.PINNED`). Runs are chaotic: where a library rounds differently, some rows need
+one thread (`fmnes_bench.trials.PINNED`). Runs are chaotic: where a library rounds differently, some rows need
 a few percent more or fewer evaluations. The versions of both sides are printed.
 """
 
@@ -18,9 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fmnes.benchmark.search.store import read_trials
-from fmnes.benchmark.search.trial import WHAT, Key, Trial, run_trial
-from fmnes.trials.pool import PINNED, run_all
+from fmnes_bench.search.table import WHAT, Key, Trial, read_trials, run_trial
+from fmnes_bench.trials import PINNED, run_all
 
 
 def sample(trials: Sequence[Trial], size: int, seed: int) -> list[Trial]:

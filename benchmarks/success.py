@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
-from fmnes.trials.lines import Lines, open_folder, read_lines
-from fmnes.trials.pool import run_all
+from fmnes_bench.trials import Lines, open_folder, read_lines, run_all
 
 #: Seeds from here on; the rules were made with seeds below 1,000.
 FIRST_SEED = 8_000_000

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import fmnes
+from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import read_problem
-from fmnes.cli.problems import template_files
 
 
 def lightest_beam() -> float:

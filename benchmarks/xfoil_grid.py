@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import ProblemFile, read_problem
-from fmnes.cli.problems import template_files
 from fmnes.evaluation.evaluator import START, Task
 from fmnes.evaluation.programs.runner import CommandEvaluator
 

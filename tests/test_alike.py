@@ -10,9 +10,9 @@ import pytest
 
 import fmnes
 from fmnes import plots
-from fmnes.alike import MAX_ALIKE, kind_of, told_as
+from fmnes._text import MAX_ALIKE, group_reasons, kind_of
 from fmnes.outcome import Outcome
-from fmnes.report.failures import MAX_POINTS, Ledger
+from fmnes.run.history import MAX_POINTS, Ledger
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_a_kind_is_a_reason_without_its_numbers(reason: str, kind: str) -> None:
 def test_a_few_are_told_apart_and_many_as_one() -> None:
     few = [f"surface {i}" for i in range(MAX_ALIKE)]
     many = [f"residual {i}" for i in range(MAX_ALIKE + 1)]
-    told = told_as([*few, *many, "mesh failed"])
+    told = group_reasons([*few, *many, "mesh failed"])
     assert set(told.values()) == {*few, "residual …", "mesh failed"}
 
 
@@ -53,7 +53,7 @@ def test_a_ledger_tells_them_so_also_after_it_was_saved(cut: int) -> None:
     rng.shuffle(reasons)
     ledger = failing(Ledger(), reasons)
     counts = {reason: count for reason, count, _, _ in listed(ledger)}
-    told = told_as(reasons)
+    told = group_reasons(reasons)
     assert counts == {as_told: sum(told[r] == as_told for r in reasons) for as_told in told.values()}
     assert counts["residual …"] == 3 * MAX_POINTS and len(counts) == 9
     (many,) = [f for f in ledger.failures() if f.reason == "residual …"]
@@ -71,7 +71,7 @@ def test_a_ledger_tells_them_so_also_after_it_was_saved(cut: int) -> None:
 @pytest.mark.parametrize("count", [MAX_ALIKE, MAX_ALIKE + 1])
 def test_a_ledger_draws_the_line_where_all_others_do(count: int) -> None:
     reasons = [f"residual {i}" for i in range(count)]
-    assert {reason for reason, *_ in listed(failing(Ledger(), reasons))} == {*told_as(reasons).values()}
+    assert {reason for reason, *_ in listed(failing(Ledger(), reasons))} == {*group_reasons(reasons).values()}
 
 
 def objective(x: Any) -> float:

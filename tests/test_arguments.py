@@ -17,20 +17,9 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import (
-    CMAES,
-    CRFMNES,
-    DXNESIC,
-    FMNES,
-    XNES,
-    ArgumentError,
-    Bounds,
-    Optimizer,
-    Resampling,
-    habits,
-    minimize,
-)
-from fmnes.evaluation.programs.runnable import check_runnable
+from fmnes import CMAES, CRFMNES, DXNESIC, FMNES, XNES, ArgumentError, Bounds, Optimizer, Resampling, minimize
+from fmnes import arguments as habits
+from fmnes.evaluation.programs.preflight import check_runnable
 from tests.rows import through
 
 nan, inf = math.nan, math.inf
@@ -432,7 +421,7 @@ def test_every_hint_speaks_of_an_option_that_there_is() -> None:
         assert ours in known, ours
         for option in re.findall(r"(\w+)=(?!\.\.\.)", wanted):
             assert option in known, wanted
-        assert all(habits.wanted_instead(name, {ours}) for name in others)
+        assert all(habits.option_alias(name, {ours}) for name in others)
 
 
 def test_a_whole_float_is_a_whole_number(tmp_path: Path) -> None:

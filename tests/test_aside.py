@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from fmnes import RunError, minimize
-from fmnes.storage.aside import move_aside, next_free
-from fmnes.storage.directory import LOCK, RunDirectory
+from fmnes.storage.directory import LOCK, RunDirectory, archive_run, next_free
 from fmnes.storage.lock import RunLock
 
 
@@ -32,7 +31,7 @@ def test_a_run_gets_the_next_free_number_and_stays_as_it_is(tmp_path: Path) -> N
     for number in (1, 2, 3):
         before = make_run(run, 10 + number)
         assert next_free(run) == tmp_path / f"problem.run.{number}"
-        assert move_aside(run) == tmp_path / f"problem.run.{number}"
+        assert archive_run(run) == tmp_path / f"problem.run.{number}"
         assert not run.exists() and contents(tmp_path / f"problem.run.{number}") == before
     with RunDirectory.open(tmp_path / "problem.run.2", read_only=True) as directory:
         assert directory.log.count() == 12
@@ -44,14 +43,14 @@ def test_no_name_that_is_there_is_taken(tmp_path: Path) -> None:
     (tmp_path / "r.1").write_text("mine")
     (tmp_path / "r.2").mkdir()
     (tmp_path / "r.3").symlink_to("nowhere")
-    assert move_aside(run) == tmp_path / "r.4"
+    assert archive_run(run) == tmp_path / "r.4"
     assert (tmp_path / "r.1").read_text() == "mine" and os.path.islink(tmp_path / "r.3")
 
 
 def test_a_link_to_a_run_is_moved_and_the_run_stays(tmp_path: Path) -> None:
     before = make_run(tmp_path / "real")
     (tmp_path / "link").symlink_to("real")
-    assert move_aside(tmp_path / "link") == tmp_path / "link.1"
+    assert archive_run(tmp_path / "link") == tmp_path / "link.1"
     assert contents(tmp_path / "real") == contents(tmp_path / "link.1") == before
 
 
@@ -65,7 +64,7 @@ def test_a_run_in_use_stays(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdout.readline()
         with pytest.raises(RunError, match=f"in use by process {process.pid} on"):
-            move_aside(run)
+            archive_run(run)
         process.kill()
     assert run.is_dir() and not (tmp_path / "r.1").exists()
 
@@ -83,7 +82,7 @@ def test_what_is_not_a_run_of_ours_stays(tmp_path: Path, what: str) -> None:
         (path / "thesis.tex").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(RunError, match="found no run of ours"):
-        move_aside(path)
+        archive_run(path)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -91,15 +90,15 @@ def test_a_directory_without_a_name_is_refused(tmp_path: Path, monkeypatch: pyte
     make_run(tmp_path / "r")
     monkeypatch.chdir(tmp_path / "r")
     with pytest.raises(RunError, match="no name of its own"):
-        move_aside("..")
-    assert move_aside(".") == tmp_path / "r.1"
+        archive_run("..")
+    assert archive_run(".") == tmp_path / "r.1"
 
 
 def test_what_the_file_system_refuses_is_said_in_words(tmp_path: Path) -> None:
     run = tmp_path / ("r" * 255)  # with a number its name would be too long
     make_run(run)
     with pytest.raises(RunError, match="cannot be moved aside"):
-        move_aside(run)
+        archive_run(run)
     assert run.is_dir()
 
 
@@ -112,7 +111,7 @@ def test_of_two_who_move_one_begins_and_the_other_leaves_the_new_run_alone(tmp_p
 
     def second() -> None:
         try:
-            move_aside(run)
+            archive_run(run)
         except RunError as error:
             errors.append(error)
 

@@ -17,7 +17,7 @@ import pytest
 
 import fmnes
 from fmnes import LOST, XNES, ArgumentError, Optimizer, Resampling, StopReason, UsageError
-from fmnes.search.ending import limit_reached
+from fmnes.search.stopping import limit_reached
 from tests.rows import through
 from tests.variants import METHODS, ONE_OF_EACH
 
@@ -367,7 +367,7 @@ def test_early_values_in_an_edited_file_are_refused(tmp_path: Path) -> None:
     assert contents(Optimizer.restore(metadata, arrays)) == contents(opt)
     for early in (np.ones(7, dtype=bool), np.ones(8), np.arange(8)):
         with pytest.raises(fmnes.SnapshotError):
-            Optimizer.restore(metadata, {**arrays, "current.early": early})
+            Optimizer.restore(metadata, {**arrays, "current.out_of_order": early})
     counted = arrays["current.open"].copy()
     counted[1] = False
     with pytest.raises(fmnes.SnapshotError, match="counted"):

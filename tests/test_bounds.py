@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fmnes
 from fmnes import CMAES, ArgumentError, Bounds, Optimizer, Resampling, StopReason, minimize, resume
-from fmnes.search.ending import redraws_failed
+from fmnes.search.stopping import redraws_failed
 from tests.rows import through
 from tests.variants import ONE_OF_EACH
 

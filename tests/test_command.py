@@ -29,9 +29,8 @@ from fmnes.evaluation.programs import guard, process
 from fmnes.evaluation.programs.answer import read_answer
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.inputs import read_inputs
-from fmnes.evaluation.programs.runnable import check_runnable
-from fmnes.evaluation.programs.runner import CommandEvaluator, run_once
-from fmnes.evaluation.programs.verdict import outcome_of
+from fmnes.evaluation.programs.preflight import check_runnable
+from fmnes.evaluation.programs.runner import CommandEvaluator, outcome_of, run_once
 from fmnes.evaluation.programs.workspace import by_hand, kept_directory
 from fmnes.outcome import Outcome
 from tests.rows import through
@@ -425,7 +424,7 @@ def logged(log: Path) -> list[str]:
 
 
 def test_a_program_that_ends_its_own_group_fails_in_the_end(monkeypatch, tag):
-    monkeypatch.setattr("fmnes.evaluation.deaths.SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr("fmnes.evaluation.exit_status.SETTLE_SECONDS", 0.05)
     command = fault("own-group", environment={"FMNES_TEST_TAG": tag}, keep="none")
     evaluator = choose_evaluator(command, 1, workers=2, retries=2)
     first = dict(evaluator([task(i, i) for i in range(4)]))
@@ -826,7 +825,7 @@ def test_what_is_mounted_is_not_emptied(tmp_path):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "mine" / "precious").write_text("")
     code = (
-        "import os, sys; from pathlib import Path; from fmnes.evaluation.programs.removal import remove\n"
+        "import os, sys; from pathlib import Path; from fmnes.evaluation.programs.workspace import remove\n"
         "print(remove(Path('tree')).strerror)"
     )
     script = 'for m in tree/mount tree/a/mount; do mount --bind mine $m || exit 9; done; "$0" -c "$1"'
@@ -1149,7 +1148,7 @@ print(found.stop_reason.name, found.nfev, found.failures)
 def test_results_that_we_cannot_read_are_lost(tmp_path):
     """No file descriptors left for the file itself: not the point's fault."""
     (tmp_path / "results.txt").write_text("1")
-    ending = process.Ending(0, False, "", "", False)
+    ending = process.ExitReport(0, False, "", "", False)
     command = shell("", "{results}")
     inputs = read_inputs(command)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fmnes
 from fmnes import CRFMNES, problems
-from fmnes.steps import columns
+from fmnes.steps import sampling
 from fmnes.strategies.cr_fm_nes import CRFMNESState, constants
 from tests import reference
 from tests.objectives import ellipsoid, failing_ellipsoid, late_failures
@@ -115,8 +115,8 @@ def test_by_columns_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     z, f = rng.standard_normal((8, 40)), rng.standard_normal(16)
     f[[2, 3, 9]] = np.nan
     whole = STRATEGY.update(state, z, f), STRATEGY.sample(state, z), STRATEGY.shape(state).axis_lengths
-    monkeypatch.setattr(columns, "GROUP_BYTES", 1)
-    monkeypatch.setattr(columns, "MIN_COLUMNS", 7)
+    monkeypatch.setattr(sampling, "GROUP_BYTES", 1)
+    monkeypatch.setattr(sampling, "MIN_COLUMNS", 7)
     parts = STRATEGY.update(state, z, f), STRATEGY.sample(state, z), STRATEGY.shape(state).axis_lengths
     for found, wanted in zip((*parts[0], *parts[1:]), (*whole[0], *whole[1:]), strict=True):
         assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)

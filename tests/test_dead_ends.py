@@ -22,16 +22,13 @@ import pytest
 from fmnes import Infeasible, Optimizer, read_run
 from fmnes import minimize as minimize_in_python
 from fmnes.__main__ import _run
-from fmnes.benchmark.contestants import Contestant
-from fmnes.benchmark.run import run
-from fmnes.benchmark.search import contestants
-from fmnes.benchmark.speed import one_round
 from fmnes.cli import app
-from fmnes.cli.changes import changes
-from fmnes.cli.reading import read_begun
-from fmnes.report.terminal import literal
+from fmnes.cli.reading import changes, read_run_config
+from fmnes.display.terminal import literal
 from fmnes.storage.directory import RunDirectory, _read_json, _write_json
 from fmnes.strategies import METHODS
+from fmnes_bench.search import peers
+from fmnes_bench.speed import Contestant, one_round, run
 
 SIMULATOR = """#!/bin/sh
 awk -v a=$1 -v b=$2 'BEGIN { if (a < 0) print "FAIL negative"; else print (a - 1)^2 + (log(b) - 2)^2 }'
@@ -225,14 +222,14 @@ def test_the_problem_file_of_a_run_is_beside_it_or_remembered(
     monkeypatch.chdir(tmp_path)
     run = Path("p.run")
     minimize_in_python(lambda x: float(x @ x), [1.0, 2.0], 0.5, rng=1, max_evaluations=5, run_dir=run)
-    assert read_begun(run).problem is None
+    assert read_run_config(run).problem is None
     for place, remembered in (("sub/q.toml", "sub/q.toml"), ("p.toml", "p.toml")):
         Path(place).parent.mkdir(exist_ok=True)
         Path(place).write_text("")
         config = _read_json(run / "config.json")
         config["objective"]["problem_file"] = str(tmp_path / "sub" / "q.toml")
         _write_json(run / "config.json", config)
-        assert read_begun(run).problem == Path(remembered)
+        assert read_run_config(run).problem == Path(remembered)
 
 
 # -- after a run ------------------------------------------------------------------------------------------
@@ -460,7 +457,7 @@ def test_a_real_bash_completes_commands_options_methods_and_paths(tmp_path: Path
 
 def test_bench_leaves_out_the_columns_of_peers_that_are_not_there(tmp_path: Path) -> None:
     hide = "import sys\nsys.modules.update(dict.fromkeys(['cma', 'cmaes', 'fcmaes', 'crfmnes']))\n"
-    script = f"{hide}from fmnes.benchmark.run import main\nmain(['2', '20', '0.01', {str(tmp_path)!r}])"
+    script = f"{hide}from fmnes_bench.speed import main\nmain(['2', '20', '0.01', {str(tmp_path)!r}])"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True
     )
@@ -491,7 +488,7 @@ def test_bench_counts_the_evaluations_of_a_population_that_grows() -> None:
 
 
 def test_bench_search_without_peers_runs_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contestants, "find_spec", lambda name: None)
+    monkeypatch.setattr(peers, "find_spec", lambda name: None)
     arguments = [
         "bench",
         "search",

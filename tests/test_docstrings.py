@@ -19,7 +19,7 @@ import fmnes
 from fmnes.strategies.base import Strategy
 
 SECTIONS = ("Parameters", "Returns", "Yields", "Raises", "Attributes", "Examples")
-MODULES = ("fmnes", "fmnes.plots", "fmnes.problems", "fmnes.problems.real.lens")
+MODULES = ("fmnes", "fmnes.plots", "fmnes.problems", "fmnes_bench.lens")
 #: Each needs what its name says; `make test-jax` and `make test-clusters` install the rest.
 NEEDS = {
     "fmnes.integrations.dask": None,
@@ -27,7 +27,7 @@ NEEDS = {
     "fmnes.integrations.mpi": None,
     "fmnes.integrations.joblib": None,
     "fmnes.integrations.scipy": "scipy",
-    "fmnes.problems.real.gene_network": "scipy",
+    "fmnes_bench.gene_network": "scipy",
     "fmnes.integrations.optuna": "optuna",
     "fmnes.integrations.ioh": "ioh",
     "fmnes.integrations.jax": "jax",
@@ -37,7 +37,7 @@ OTHERS = (
     "fmnes.result:Best",
     "fmnes.result:Columns",
     "fmnes.result:Stop",
-    "fmnes.run.reading:Reason",
+    "fmnes.reading.run:Reason",
     "fmnes.search.points:Point",
     "fmnes.strategies.base:Shape",
     "fmnes.strategies.base:Strategy",
@@ -63,7 +63,7 @@ def names_of(module: Any) -> list[str]:
 
 def names_in_source(module: str) -> list[str]:
     """Without importing it, where what it needs may be missing."""
-    path = Path(fmnes.__file__).parent.joinpath(*module.split(".")[1:])
+    path = Path(fmnes.__file__).parents[1].joinpath(*module.split("."))
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     tree = ast.parse(path.read_text("utf-8"))
     for node in tree.body:

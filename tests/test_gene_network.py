@@ -18,8 +18,8 @@ from benchmarks.real import trial
 from benchmarks.real.methods import PACKAGES
 from examples.gene_network import recovered, run
 from fmnes import ArgumentError
-from fmnes.problems.real import gene_network
-from fmnes.problems.real.gene_network.network import courses, slope
+from fmnes_bench import gene_network
+from fmnes_bench.gene_network.network import courses, slope
 
 from .reference import s_system
 
@@ -151,7 +151,7 @@ def test_without_scipy_the_line_that_installs_it() -> None:
     code = """
 import sys
 sys.modules["scipy"] = sys.modules["scipy.integrate"] = None
-from fmnes.problems.real import gene_network
+from fmnes_bench import gene_network
 try:
     gene_network.problem()
 except ImportError as error:

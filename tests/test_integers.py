@@ -15,10 +15,9 @@ from numpy.testing import assert_allclose
 
 import fmnes
 from fmnes import ArgumentError, Optimizer, StopReason
-from fmnes.search import memory as memory_module
-from fmnes.search.integers import Grid, check_integers, grid_of
-from fmnes.search.margin import margin
-from fmnes.search.memory import Memory
+from fmnes.search import archive as memory_module
+from fmnes.search.archive import Memory
+from fmnes.search.grid import Grid, check_integers, grid_of, margin
 from fmnes.search.polling import all_points, neighbours, number_of_points
 from tests import variants
 from tests.reference.margin import margin as literal_margin
@@ -518,9 +517,9 @@ def test_a_slot_that_waits_for_nothing_is_refused() -> None:
     opt = Optimizer([0.0], 0.7, integers=True, population_size=12, method="cma-es", rng=1)
     opt.ask()
     metadata, arrays = opt.dump()
-    assert arrays["current.twins"].any()
+    assert arrays["current.duplicates"].any()
     arrays["current.x"] = arrays["current.x"].copy()
-    arrays["current.x"][arrays["current.twins"]] = 77.0
+    arrays["current.x"][arrays["current.duplicates"]] = 77.0
     with pytest.raises(fmnes.SnapshotError, match="twin"):
         Optimizer.restore(metadata, arrays)
 

@@ -1,4 +1,4 @@
-"""What is computed lazily (axes, the ridge test) must not change the search; steps/ridge.py and axes.py."""
+"""What is computed lazily (axes, the ridge test) must not change the search; steps/shape.py and axes.py."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pytest
 from benchmarks.same_search import Case, evaluations, summary
 from fmnes import FMNES, Optimizer, problems
 from fmnes.backends import NUMPY
-from fmnes.search.ending import limit_reached
-from fmnes.steps.axes import Axes, decomposed, turned
-from fmnes.steps.ridge import LEADING, _surely_on_ridge, on_ridge
-from fmnes.steps.shape import times
-from fmnes.strategies import fm_nes_shape
+from fmnes.search.stopping import limit_reached
+from fmnes.steps.shape import LEADING, Axes, _surely_on_ridge, decomposed, on_ridge, times, turned
+from fmnes.strategies import fm_nes_state
 from tests.rows import through
 
 
@@ -97,7 +95,7 @@ def test_the_ridge_test_decides_as_the_exact_one(
     """In a real run, where the matrix changes from one generation to the next."""
     estimated: list[bool] = []
     right: list[bool] = []
-    lengthened = fm_nes_shape._lengthened_on_ridges
+    lengthened = fm_nes_state._lengthened_on_ridges
 
     def estimating(rows: Any, threshold: float, backend: Any) -> Any:
         assert len(rows) == LEADING
@@ -109,8 +107,8 @@ def test_the_ridge_test_decides_as_the_exact_one(
         right.append(exact(times(growth.A, growth.factor, growth.row_scale)) > 1.2)
         return lengthened(growth, *rest)
 
-    monkeypatch.setattr(fm_nes_shape, "on_ridge", estimating)
-    monkeypatch.setattr(fm_nes_shape, "_lengthened_on_ridges", watched)
+    monkeypatch.setattr(fm_nes_state, "on_ridge", estimating)
+    monkeypatch.setattr(fm_nes_state, "_lengthened_on_ridges", watched)
     problem = problems.get(name, d=40)
     settings: Any = {"method": "fm-nes", "population_size": size, "max_evaluations": 1000 * size}
     opt = Optimizer(problem.x0, problem.sigma0, rng=1, **settings)

@@ -16,10 +16,10 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError
-from fmnes.problems.real import lens
-from fmnes.problems.real.lens import drawing, glass, merit, paraxial, pupil
-from fmnes.problems.real.lens.merit import REASONS
-from fmnes.problems.real.lens.tracing import Floats, Lenses, Rays, trace
+from fmnes_bench import lens
+from fmnes_bench.lens import drawing, merit, optics, specification
+from fmnes_bench.lens.merit import REASONS
+from fmnes_bench.lens.optics import Floats, Lenses, Rays, trace
 from tests.rows import through
 
 RAYS = Path(__file__).parent / "data" / "lens-rays.npz"
@@ -43,15 +43,15 @@ class Reference:
             wavelengths=data["wavelengths"].tolist(),
         )
 
-    def solved(self) -> paraxial.Paraxial:
+    def solved(self) -> optics.Paraxial:
         primary = self.lenses.indices[..., self.wanted.primary]
-        return paraxial.solve(
+        return optics.solve(
             self.lenses.curvatures[:, :-1], self.lenses.thicknesses, primary, self.stop - 1, self.focal_length
         )
 
     def traced(self, x: Floats, y: Floats) -> list[Rays]:
         """On each surface, and in the image plane."""
-        start = pupil.launch(self.solved().pupil, x, y, self.wanted)
+        start = optics.launch(self.solved().pupil, x, y, self.wanted)
         found = [passage.rays for passage in trace(self.lenses, start)]
         last = found[-1]
         along = (self.distance - last.z) / last.m
@@ -111,7 +111,7 @@ def test_rays_obey_the_law_of_refraction_at_every_surface() -> None:
     rng = np.random.default_rng(1)
     many = Lenses(*(np.repeat(array, 20, axis=0) for array in reference.lenses))
     many = many._replace(curvatures=many.curvatures * rng.uniform(0.6, 1.1, many.curvatures.shape))
-    start = pupil.launch(np.full(20, 50.0), *reference.pupil.T, reference.wanted)
+    start = optics.launch(np.full(20, 50.0), *reference.pupil.T, reference.wanted)
     came = np.stack([start.k, start.l, start.m])
     checked = 0
     for surface, (rays, *_) in enumerate(trace(many, start)):
@@ -181,24 +181,26 @@ PRINTED = {
 
 
 def test_glasses_refract_as_their_maker_prints() -> None:
-    assert set(glass.NAMES) == set(PRINTED)
+    assert set(specification.NAMES) == set(PRINTED)
     for name, (index, abbe) in PRINTED.items():
-        assert glass.refractive_indices([name], [glass.D])[0, 0] == pytest.approx(index, abs=5.1e-6)
-        assert glass.abbe_number(name) == pytest.approx(abbe, abs=5.1e-3)
+        assert specification.refractive_indices([name], [specification.D])[0, 0] == pytest.approx(
+            index, abs=5.1e-6
+        )
+        assert specification.abbe_number(name) == pytest.approx(abbe, abs=5.1e-3)
 
 
 def test_the_catalogue_goes_from_little_dispersion_to_much() -> None:
-    numbers = [glass.abbe_number(name) for name in glass.NAMES]
+    numbers = [specification.abbe_number(name) for name in specification.NAMES]
     assert numbers == sorted(numbers, reverse=True)
 
 
 def test_glasses_are_those_of_optiland() -> None:
     reference = Reference("double_gauss")
     media = lens.double_gauss().form.media
-    ours = glass.refractive_indices(["air", *media, "air"], reference.wanted.wavelengths)
+    ours = specification.refractive_indices(["air", *media, "air"], reference.wanted.wavelengths)
     assert np.abs(ours - reference.lenses.indices[0]).max() < 1e-12
     reference = Reference("triplet")
-    flint = glass.refractive_indices(["F2"], reference.wanted.wavelengths)
+    flint = specification.refractive_indices(["F2"], reference.wanted.wavelengths)
     assert np.abs(flint - reference.lenses.indices[0, 3]).max() < 1e-12
 
 
@@ -448,7 +450,7 @@ def test_a_glass_number_is_its_place_in_the_catalogue() -> None:
     assert [free.known[name] for name in ("g1", "g3", "g5")] == [3, 9, 3]
     design = free.lens(free.known | {"g3": 8})
     assert design.media == ("N-SK16", "air", "F5", "air", "N-SK16")
-    expected = glass.refractive_indices(["F5"], free.wanted.wavelengths)[0]
+    expected = specification.refractive_indices(["F5"], free.wanted.wavelengths)[0]
     assert (design.quality.lenses.indices[0, 3] == expected).all()
     columns = {name: np.full(12, value) for name, value in free.known.items()} | {"g3": np.arange(12)}
     values = free.fun(columns)
@@ -590,7 +592,7 @@ def test_lenses_of_other_fields_and_wavelengths_are_drawn_beside_each_other() ->
 
 def test_drawn_rays_are_those_of_the_merit() -> None:
     design = lens.triplet().lens(lens.triplet().known)
-    half = pupil.half_pupil()
+    half = optics.half_pupil()
     image = drawing.paths(design, half.x, half.y)[-1]
     x, y = (values[0].reshape(3, 3, -1) for values in (image.x, image.y))
     y = y - (y * half.weights).sum(-1).mean(0)[:, None]
@@ -604,7 +606,7 @@ def test_without_matplotlib_a_picture_says_what_to_install() -> None:
 import sys
 sys.modules["matplotlib"] = None
 import fmnes
-from fmnes.problems.real import lens
+from fmnes_bench import lens
 problem = lens.triplet()
 design = problem.lens(problem.known)
 try:
@@ -621,17 +623,16 @@ def test_it_is_loaded_when_it_is_asked_for_and_needs_numpy_only() -> None:
 import json, sys
 before = set(sys.modules)
 import fmnes
-assert not any(name.startswith("fmnes.problems.real") for name in sys.modules)
-fmnes.problems.real.lens.triplet()
+import fmnes_bench.lens
+fmnes_bench.lens.triplet()
 print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - before})))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout))
-    assert loaded - set(sys.stdlib_module_names) <= {"fmnes", "numpy"}
-    for package in (fmnes.problems, fmnes.problems.real):
-        with pytest.raises(AttributeError):
-            package.nothing  # noqa: B018
+    assert loaded - set(sys.stdlib_module_names) <= {"fmnes", "fmnes_bench", "numpy"}
+    with pytest.raises(AttributeError):
+        fmnes.problems.nothing  # noqa: B018
 
 
 def test_the_example_in_the_docstring_holds() -> None:

@@ -12,19 +12,18 @@ import numpy as np
 import pytest
 
 import fmnes
+from fmnes import _files
 from fmnes.backends import NUMPY
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.serial import Serial
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.result import Stop, StopReason
-from fmnes.run import replay
-from fmnes.run.replay import Remembering
-from fmnes.run.totals import Totals
-from fmnes.search.ahead import shortened
-from fmnes.search.ending import fails_at
-from fmnes.steps.expansion import TAU_NOISE, axis_factors
-from fmnes.steps.successes import parents_of
-from fmnes.storage import atomic
+from fmnes.run import recording
+from fmnes.run.recording import RecordingEvaluator
+from fmnes.run.state import Totals
+from fmnes.search.overlap import shortened
+from fmnes.search.stopping import fails_at
+from fmnes.steps.adaptation import TAU_NOISE, axis_factors, parents_of
 from fmnes.storage.log import EvaluationLog
 
 
@@ -102,7 +101,7 @@ def test_points_from_before_are_shortened(age: int, fresh: float, length: float)
 
 def test_a_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[Any] = []
-    fsync, replace = os.fsync, atomic.replace
+    fsync, replace = os.fsync, _files.replace_file
 
     def watched_fsync(descriptor: int) -> None:
         fsync(descriptor)
@@ -113,8 +112,8 @@ def test_a_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: p
         replace(temporary, path)
 
     monkeypatch.setattr(os, "fsync", watched_fsync)
-    monkeypatch.setattr(atomic, "replace", watched_replace)
-    with atomic.atomic_write(tmp_path / "a") as file:
+    monkeypatch.setattr(_files, "replace_file", watched_replace)
+    with _files.atomic_write(tmp_path / "a") as file:
         file.write(b"12345")
     written = (tmp_path / "a").stat()
     assert done[:2] == [(written.st_ino, 5), "renamed"]
@@ -125,9 +124,9 @@ def test_evaluations_are_in_order_whatever_the_clock_does(
     clock: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(clock)
-    monkeypatch.setattr(replay.time, "time", lambda: next(times))
+    monkeypatch.setattr(recording.time, "time", lambda: next(times))
     log = EvaluationLog(tmp_path / "log.sqlite")
-    evaluate = Remembering(Serial(lambda x: 1.0, "infeasible"), log)
+    evaluate = RecordingEvaluator(Serial(lambda x: 1.0, "infeasible"), log)
     tasks = [Task(np.array([float(i)]), 0, i) for i in range(4)]
     assert len(list(evaluate(tasks))) == 4
     rows = sorted(log.since(0, 0), key=lambda row: row.key)

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fmnes._files import file_system_type, is_network, on_network
 from fmnes.errors import RunError
 from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.storage import log as log_module
 from fmnes.storage import rows
-from fmnes.storage.atomic import file_system_type, is_network, on_network
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import Key, x_hash
 from tests.rows import through

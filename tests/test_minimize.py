@@ -32,7 +32,7 @@ from fmnes import (
     StopReason,
     minimize,
 )
-from fmnes.run.work import Work
+from fmnes.run.evaluate import Work
 from tests.rows import through
 
 X0 = [1.0, 2.0, 3.0]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import fmnes
+from fmnes.cli.problem import check_run
 from fmnes.cli.problem_file import read_problem
-from fmnes.cli.problems import check_run
 from tests.rows import through
 
 SPACE = {"width": fmnes.Real(0, 1), "height": fmnes.Real(0, 1)}

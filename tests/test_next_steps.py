@@ -13,7 +13,7 @@ import typer
 
 from fmnes import StopReason
 from fmnes.cli import app
-from fmnes.cli.next_steps import Ending, anew, as_line, next_steps, when_broken, where_a_run_is
+from fmnes.cli.messages import RunOutcome, anew, as_line, next_steps, when_broken, where_a_run_is
 from tests.rows import through
 
 RUN, PROBLEM = Path("problem.run"), Path("problem.toml")
@@ -41,10 +41,10 @@ TABLE: dict[str, list[str]] = {
 }
 
 
-def ending(name: str, **changes: Any) -> Ending:
+def ending(name: str, **changes: Any) -> RunOutcome:
     reason = StopReason[name] if name else None
     return replace(
-        Ending(RUN, reason, failed=True, evaluations=400, max_seconds=60.0, problem=PROBLEM), **changes
+        RunOutcome(RUN, reason, failed=True, evaluations=400, max_seconds=60.0, problem=PROBLEM), **changes
     )
 
 
@@ -151,6 +151,6 @@ def test_every_line_is_a_command_with_its_options() -> None:
 @pytest.mark.parametrize("name", ["Model.simulate", "main.<locals>.simulate", "<lambda>"])
 def test_no_line_that_cannot_run(name: str) -> None:
     """A method needs its object, and a local function its surroundings."""
-    stopped = Ending(Path("a.run"), StopReason.INTERRUPTED)
+    stopped = RunOutcome(Path("a.run"), StopReason.INTERRUPTED)
     assert next_steps(replace(stopped, function=name)) == []
     assert len(next_steps(replace(stopped, function="simulate"))) == 1

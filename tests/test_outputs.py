@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import RunError, outputs
+from fmnes import RunError
+from fmnes import outcome as outputs
 from fmnes.evaluation.workers import messages
 from fmnes.outcome import Outcome, WrongType, from_return, infeasible, lost
 from fmnes.storage import rows

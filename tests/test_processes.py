@@ -23,7 +23,7 @@ import pytest
 
 import fmnes
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
-from fmnes.evaluation import clock, deaths
+from fmnes.evaluation import exit_status, supervision
 from fmnes.evaluation.evaluator import Task, choose_evaluator
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.workers.worker import State
@@ -117,7 +117,7 @@ def test_a_fault_costs_one_evaluation(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(clock, "SUSPENDED_TIMES", 0.0)  # or who stops itself is waited for
+    monkeypatch.setattr(supervision, "SUSPENDED_TIMES", 0.0)  # or who stops itself is waited for
     fault = faults.FAULTS[name]
     both_ready(pool)
     batch = tasks(second=list(faults.FAULTS).index(name))
@@ -306,7 +306,7 @@ def test_the_time_that_it_was_suspended_is_not_its_own(tag: str, tmp_path: Path)
 def test_one_that_stays_suspended_is_timed_out_in_the_end(
     tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clock, "SUSPENDED_TIMES", 2.0)
+    monkeypatch.setattr(supervision, "SUSPENDED_TIMES", 2.0)
     thread = in_background(lambda: os.kill(noted(tmp_path / "pids")[0][0], signal.SIGSTOP))
     with Workers(faults.sleeps_and_notes, 1, timeout=0.5) as workers:
         ((_, outcome),) = workers(tasks(1, second=600))
@@ -428,7 +428,7 @@ RUN: dict[str, Any] = dict(x0=[1.0, 1.0], sigma0=0.5, rng=1, workers=2)
 def test_a_simulation_that_ends_its_own_process_group_has_failed_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.3)
     result = fmnes.minimize(
         faults.ends_its_process_group, max_evaluations=18, run_dir=tmp_path / "run", **RUN
     )
@@ -440,7 +440,7 @@ def test_a_simulation_that_ends_its_own_process_group_has_failed_in_the_end(
 
 def test_who_is_ended_while_it_waits_blames_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch system that ends the processes of a job one by one has come to the driver."""
-    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 60.0)
+    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 60.0)
     log = tmp_path / "run" / "evaluations.sqlite"
 
     def end_the_driver() -> None:
@@ -469,7 +469,7 @@ def test_who_is_ended_while_it_waits_blames_no_point(tmp_path: Path, monkeypatch
 def test_a_worker_ended_from_outside_once_costs_nothing(
     tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.0)
     thread = in_background(lambda: os.kill(noted(tmp_path / "pids")[0][0], signal.SIGTERM))
     evaluator = choose_evaluator(faults.sleeps_the_first_time, 3, workers=2, retries=1)
     with closing(evaluator):
@@ -483,7 +483,7 @@ def test_a_worker_ended_from_outside_once_costs_nothing(
 
 
 def test_what_the_objective_calls_lost_never_becomes_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.0)
     batch = tasks(second=list(faults.FAULTS).index("raises Lost"))
     with closing(choose_evaluator(faults.faulty, 3, workers=2, retries=1)) as evaluator:
         for _ in range(4):

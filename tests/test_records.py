@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 
 import fmnes
+from fmnes.evaluations import Evaluations, write, write_csv, write_json
 from fmnes.outcome import Outcome, infeasible
 from fmnes.parameters import Real
-from fmnes.records.table import Evaluations
-from fmnes.records.writing import write, write_csv, write_json
 from fmnes.space import Space
-from fmnes.storage.batch import Batch, Tally
 from fmnes.storage.directory import RunDirectory
+from fmnes.storage.log_reader import Batch, Tally
 from tests.rows import through
 
 SPACE = Space({"width": Real(0.1, 10, log=True), "a,b": Real(0, 1)})
@@ -273,7 +272,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
         yield whole()
         raise fmnes.RunError("the disk has gone")
 
-    from fmnes.records.writing import write
+    from fmnes.evaluations import write
 
     with pytest.raises(fmnes.RunError, match="the disk has gone"):
         write(broken(), "csv", path)
@@ -349,7 +348,7 @@ def test_export_in_parts_is_the_whole(run: Path, tmp_path: Path, monkeypatch: py
     found = fmnes.read_run(run)
     parts = list(found.tables())
     assert (len(parts), len(parts[0]), len(parts[1])) == (2, 0, 300)
-    monkeypatch.setattr("fmnes.storage.questions.BATCH", 100)
+    monkeypatch.setattr("fmnes.storage.log_reader.BATCH", 100)
     small = io.BytesIO()
     write_csv(found.tables(), small)
     found.evaluations.to_csv(tmp_path / "all.csv")

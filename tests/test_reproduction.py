@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from fmnes.errors import ArgumentError
-from fmnes.reproduction import reproduce
-from fmnes.reproduction.cells import METHODS, Cell, Published, published, sweep_cells
-from fmnes.reproduction.report import as_printed, thousands
-from fmnes.reproduction.store import Store
-from fmnes.reproduction.tables import Row, Summary, share_chance, summarise, t_chance
-from fmnes.reproduction.trial import Trial
+from fmnes_bench.reproduction import reproduce
+from fmnes_bench.reproduction.cells import METHODS, Cell, Published, Trial, published, sweep_cells
+from fmnes_bench.reproduction.report import as_printed, thousands
+from fmnes_bench.reproduction.tables import Row, Store, Summary, share_chance, summarise, t_chance
 
 SPHERE = Cell("FM-NES", "sphere", 8)
 COMMITTED = Path(__file__).parents[1] / "docs" / "reproduction"

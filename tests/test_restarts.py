@@ -11,19 +11,19 @@ import pytest
 
 from fmnes import ArgumentError, StopReason, View, minimize, resume
 from fmnes.result import Stop
-from fmnes.run.restarts import MAX_LARGE, Plan, Searched, next_search
+from fmnes.run.restarts import MAX_LARGE, Plan, SearchSummary, next_search
 from tests.rows import through
 from tests.torture import differences, portrait, watching
 
 CONVERGED = Stop(StopReason.XTOL, "short steps")
 
 
-def searched(kind: str, size: int, evaluations: int, **changes: Any) -> Searched:
+def searched(kind: str, size: int, evaluations: int, **changes: Any) -> SearchSummary:
     fields = {"gained": True, "failing": False, "stop": CONVERGED, **changes}
-    return Searched(kind, size, evaluations, **fields)
+    return SearchSummary(kind, size, evaluations, **fields)
 
 
-def following(*searches: Searched, **changes: Any) -> Plan | None:
+def following(*searches: SearchSummary, **changes: Any) -> Plan | None:
     options = {"restarts": 0, "restart_from": "start", "look": False, "limited": False, "even": True}
     return next_search(searches, **{**options, "rng": np.random.default_rng(1), **changes})  # type: ignore[arg-type]
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.report.history import COLUMNS, History
 from fmnes.result import Best, Columns, Failure, Result, StopReason, View
+from fmnes.run.history import COLUMNS, History
 from tests.rows import through
 
 nan, inf = math.nan, math.inf

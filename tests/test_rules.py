@@ -6,11 +6,11 @@ import ast
 from functools import cache
 from pathlib import Path
 
-SOURCE = Path(__file__).parent.parent / "src/fmnes"
+SOURCE = Path(__file__).parent.parent / "src"
 
 
 def parts_of_a_generation(path: Path) -> bool:
-    return path.relative_to(SOURCE).parts[0] in ("steps", "strategies")
+    return path.relative_to(SOURCE).parts[:2] in (("fmnes", "steps"), ("fmnes", "strategies"))
 
 
 @cache
@@ -42,4 +42,6 @@ def test_a_part_of_a_generation_multiplies_by_dot_and_all_else_by_the_operator()
     assert len(methods(True)) > 50
     assert operators(True) == []
     assert len(operators(False)) > 10
-    assert [where for where in methods(False) if not where.startswith("problems/")] == []
+    assert [
+        where for where in methods(False) if not where.startswith(("fmnes/problems/", "fmnes_bench/"))
+    ] == []

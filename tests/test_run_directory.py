@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import fmnes
+from fmnes import _files
 from fmnes.errors import ArgumentError, RunError, UsageError
 from fmnes.outcome import Outcome
-from fmnes.storage import atomic
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.lock import RunLock, holder
 
@@ -302,9 +302,9 @@ def test_at_every_step_of_a_write_there_is_a_good_one(path, monkeypatch, links):
             run.write_snapshot({"k": 1}, {})
             steps = allowed
             with monkeypatch.context() as patch, contextlib.suppress(Killed):
-                patch.setattr(atomic.os, "link", count_down(os.link) if links else no_links)
-                patch.setattr(atomic.os, "replace", count_down(os.replace))
-                patch.setattr(atomic.os, "unlink", lambda name: None)  # a kill cleans nothing up
+                patch.setattr(_files.os, "link", count_down(os.link) if links else no_links)
+                patch.setattr(_files.os, "replace", count_down(os.replace))
+                patch.setattr(_files.os, "unlink", lambda name: None)  # a kill cleans nothing up
                 run.write_snapshot({"k": 2}, {})
         with RunDirectory.open(run.path) as run:
             missing = not (run.path / "snapshot.npz").exists()

@@ -19,7 +19,7 @@ import pytest
 
 from fmnes import Command
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.programs import searching
+from fmnes.evaluation.programs import runner
 from fmnes.evaluation.programs.matching import Match, Matcher, Search, last_match
 from fmnes.evaluation.programs.runner import CommandEvaluator, run_once
 from fmnes.outcome import Outcome
@@ -87,7 +87,7 @@ def test_a_search_that_does_not_end_fails_at_the_timeout(where: str) -> None:
 
 
 def test_without_a_timeout_a_search_ends_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "MOST_SECONDS", 1.0)
+    monkeypatch.setattr(runner, "MOST_SECONDS", 1.0)
     for timeout in (None, 1000.0):
         outcome = run_once(prints(timeout=timeout), task(2.0))
         assert outcome.reason.endswith("in the output did not end within 1 s")
@@ -102,7 +102,7 @@ def test_a_program_that_took_nearly_all_its_time_has_its_output_searched() -> No
 
 def test_others_go_on_beside_a_search_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """They have a process of their own."""
-    monkeypatch.setattr(searching, "MOST_SECONDS", 1e6)
+    monkeypatch.setattr(runner, "MOST_SECONDS", 1e6)
     tasks = [task(2.0), *(task(1.0, slot) for slot in range(1, 30))]
     with closing(CommandEvaluator(prints(), 2)) as evaluator, closing(evaluator(tasks)) as finished:
         found = [next(finished) for _ in tasks[1:]]

@@ -13,12 +13,12 @@ import fmnes
 from fmnes import StopReason, minimize, resume
 from fmnes.result import Stop
 from fmnes.run.restarts import (
+    MAX_CONFIRMATIONS,
     MAX_DOUBLINGS,
-    MAX_LOOKS,
     Plan,
-    Searched,
+    SearchSummary,
     ending,
-    has_settled,
+    has_converged,
     is_better,
     next_search,
 )
@@ -27,11 +27,11 @@ from tests.torture import differences, portrait, watching
 
 def searched(
     kind: str = "first", gained: bool = True, failing: bool = True, reason: str = "XTOL"
-) -> Searched:
-    return Searched(kind, 6, 600, gained, failing, Stop(StopReason[reason]))
+) -> SearchSummary:
+    return SearchSummary(kind, 6, 600, gained, failing, Stop(StopReason[reason]))
 
 
-def following(*searches: Searched, look: bool = True) -> Plan | None:
+def following(*searches: SearchSummary, look: bool = True) -> Plan | None:
     rng = np.random.default_rng(1)
     options: Any = {"restarts": 0, "restart_from": "start", "limited": False, "even": True}
     return next_search(searches, look=look, rng=rng, **options)
@@ -54,19 +54,19 @@ def test_it_ends_when_a_look_finds_nothing_and_goes_on_when_it_does() -> None:
     assert following(first, better) == LOOK
     assert following(first, better, vain) is None
     assert following(first, searched("look", failing=False)) is None
-    assert following(first, *[better] * MAX_LOOKS) is None
+    assert following(first, *[better] * MAX_CONFIRMATIONS) is None
 
 
 def test_what_is_a_success() -> None:
     first, vain, better = searched(), searched("look", gained=False), searched("look")
-    assert has_settled([first], look=False) and not has_settled([first], look=True)
-    assert has_settled([searched(failing=False)], look=True)
-    assert has_settled([first, vain], look=True) and has_settled([first, better, vain], look=True)
-    assert not has_settled([first, *[better] * MAX_LOOKS], look=True)  # there may be more to find
+    assert has_converged([first], look=False) and not has_converged([first], look=True)
+    assert has_converged([searched(failing=False)], look=True)
+    assert has_converged([first, vain], look=True) and has_converged([first, better, vain], look=True)
+    assert not has_converged([first, *[better] * MAX_CONFIRMATIONS], look=True)  # there may be more to find
     elongated = searched(reason="ILL_CONDITIONED")
-    assert not has_settled([elongated], look=True) and has_settled([elongated, vain], look=True)
+    assert not has_converged([elongated], look=True) and has_converged([elongated, vain], look=True)
     cut = searched("look", gained=False, reason="MAX_EVALUATIONS")
-    assert has_settled([first, cut], look=True) and not has_settled([elongated, cut], look=True)
+    assert has_converged([first, cut], look=True) and not has_converged([elongated, cut], look=True)
     assert ending([first, cut])[0] == first.stop and "looked again" in ending([first, cut])[1]
     assert ending([elongated, cut])[0] == cut.stop and "looking again" in ending([elongated, cut])[1]
     assert ending([first, vain])[0] == first.stop and "nothing better" in ending([first, vain])[1]
@@ -211,10 +211,10 @@ def test_a_search_without_enough_successes_is_looked_at_with_twice_the_points() 
     assert following(searched(), vain) == LOOK._replace(population_size=48)
     assert following(weak, vain) == LOOK._replace(population_size=96)
     assert following(weak, *[vain] * (MAX_DOUBLINGS + 1)) is None
-    assert not has_settled([weak], look=False) and not has_settled([searched(), vain], look=True)
-    assert has_settled([weak, vain, searched("look", gained=False)], look=True)
+    assert not has_converged([weak], look=False) and not has_converged([searched(), vain], look=True)
+    assert has_converged([weak, vain, searched("look", gained=False)], look=True)
     assert "too few evaluations succeeded" in ending([weak, vain])[1]
-    assert Searched.restore(weak.dump()) == weak
+    assert SearchSummary.restore(weak.dump()) == weak
 
 
 @pytest.mark.parametrize("start", [[3.46805372], [-2.59670819, -1.21142769]])

@@ -13,11 +13,9 @@ import pytest
 
 import fmnes
 from fmnes import minimize, resume
-from fmnes.report import failures, history
-from fmnes.report.failures import Ledger
-from fmnes.report.history import COLUMNS, History
 from fmnes.result import Best, View
-from fmnes.run import snapshots
+from fmnes.run import history, snapshots
+from fmnes.run.history import COLUMNS, History, Ledger
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
@@ -54,7 +52,7 @@ def test_a_thousand_reasons_in_any_script_can_be_read_back(
     metadata, arrays = read_snapshot(run / "snapshot.npz")
     assert len(RunState.restore(metadata, arrays).failures.failures()) > 900
     found = resume(run, fun, max_evaluations=2600)
-    assert found.nfev == 2600 and found.failures[0].reason == failures.OTHER
+    assert found.nfev == 2600 and found.failures[0].reason == history.OTHER
 
 
 def test_a_snapshot_that_could_not_be_read_is_not_written(tmp_path: Path) -> None:
@@ -77,17 +75,17 @@ def test_the_ledger_stays_small_whatever_fails() -> None:
     rng = np.random.default_rng(1)
     for i in range(12_000):
         ledger.add(
-            failures.Outcome("infeasible", reason=f"element {letters(i % 1009)}", detail="d" * 2000),
+            history.Outcome("infeasible", reason=f"element {letters(i % 1009)}", detail="d" * 2000),
             rng.random(200),
         )
     entries, points = ledger.dump()
-    assert len(entries) == failures.MAX_REASONS + 1 and sum(entry[1] for entry in entries) == 12_000
-    assert points.nbytes <= 8 * failures.MAX_FIRST_NUMBERS and points.nbytes < 4e6
+    assert len(entries) == history.MAX_REASONS + 1 and sum(entry[1] for entry in entries) == 12_000
+    assert points.nbytes <= 8 * history.MAX_FIRST_NUMBERS and points.nbytes < 4e6
     assert sum(len(entry[2]) for entry in entries) < 500_000
     assert all(entry[3] >= 1 for entry in entries), "each reason has a point to look at"
     again = Ledger.restore(entries, points)
     for i in range(300):
-        outcome, x = failures.Outcome("infeasible", reason=f"element {letters(i % 7)}"), rng.random(200)
+        outcome, x = history.Outcome("infeasible", reason=f"element {letters(i % 7)}"), rng.random(200)
         ledger.add(outcome, x)
         again.add(outcome, x)
     for a, b in zip(ledger.failures(), again.failures(), strict=True):
@@ -98,14 +96,14 @@ def test_the_ledger_stays_small_whatever_fails() -> None:
 def test_one_reason_keeps_a_hundred_points() -> None:
     ledger = Ledger()
     for i in range(150):
-        ledger.add(failures.Outcome("infeasible", reason="mesh failed"), np.full(20, i))
+        ledger.add(history.Outcome("infeasible", reason="mesh failed"), np.full(20, i))
     (failure,) = ledger.failures()
     assert failure.count == 150 and failure.x.shape == (100, 20) and failure.x[99, 0] == 99
 
 
 def test_points_too_long_to_be_kept_are_counted() -> None:
     ledger = Ledger()
-    ledger.add(failures.Outcome("infeasible", reason="mesh failed"), np.zeros(failures.MAX_FIRST_NUMBERS + 1))
+    ledger.add(history.Outcome("infeasible", reason="mesh failed"), np.zeros(history.MAX_FIRST_NUMBERS + 1))
     (failure,) = ledger.failures()
     assert failure.count == 1 and len(failure.x) == 0
     result = fmnes.Result(None, np.inf, False, None, "", 1, 0, 1, np.zeros(1), 1, [failure])

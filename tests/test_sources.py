@@ -17,10 +17,10 @@ import pytest
 import fmnes
 from fmnes import Command
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.programs import process, sources
-from fmnes.evaluation.programs.environment import ONE_THREAD, environment_of, read_environment
-from fmnes.evaluation.programs.output import read_number
-from fmnes.evaluation.programs.runnable import check_runnable
+from fmnes.evaluation.programs import answer, process
+from fmnes.evaluation.programs.answer import read_number
+from fmnes.evaluation.programs.checks import ONE_THREAD, environment_of, read_environment
+from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.programs.runner import run_once
 from fmnes.outcome import Outcome
 from tests.rows import through
@@ -167,7 +167,7 @@ def test_a_value_in_more_output_than_goes_to_disk(monkeypatch):
 
 
 def test_a_file_larger_than_what_is_read(monkeypatch):
-    monkeypatch.setattr(sources, "MAX_FILE", 1000)
+    monkeypatch.setattr(answer, "MAX_FILE", 1000)
     by_regex = {"file": "out.txt", "regex": r"v = (\S+)"}
     assert run(writes("v = 1\n" * 1000 + "v = 2\n", value=by_regex)).value == 2
     outcome = run(writes("v = 1\n" + "x\n" * 1000, value=by_regex))

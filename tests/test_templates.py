@@ -18,9 +18,9 @@ import fmnes
 from fmnes import Command
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import inputs as inputs_module
-from fmnes.evaluation.programs.runnable import check_runnable
+from fmnes.evaluation.programs.inputs import SomeNumber, parse_argument, parse_file
+from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.programs.runner import CommandEvaluator
-from fmnes.evaluation.programs.template import SomeNumber, parse_argument, parse_file
 from fmnes.outcome import Outcome
 from tests.rows import through
 

@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
+from fmnes import _files
 from fmnes.run import loop
 from fmnes.run import snapshots as run_snapshots
 from fmnes.run.snapshots import RunState
-from fmnes.storage import atomic
 from fmnes.storage.log import EvaluationLog
 from tests import faults
 
@@ -246,17 +246,17 @@ def start_or_go_on(name: str, run_dir: Path) -> fmnes.Result:
 def watching() -> Iterator[list[Any]]:
     """Catches the optimizers that the loops in this block end with."""
     seen: list[Any] = []
-    original = loop.conclude
+    original = loop.build_result
 
-    def conclude(state: RunState, *arguments: Any) -> fmnes.Result:
+    def build_result(state: RunState, *arguments: Any) -> fmnes.Result:
         seen.append(state.opt)
         return original(state, *arguments)
 
-    loop.conclude = conclude  # type: ignore[assignment]
+    loop.build_result = build_result  # type: ignore[assignment]
     try:
         yield seen
     finally:
-        loop.conclude = original
+        loop.build_result = original
 
 
 def bits(value: Any) -> Any:
@@ -448,7 +448,7 @@ def signal_at(moment: str) -> None:
             count += str(arguments[0]).endswith("/snapshot.npz")
         else:
             path = os.readlink(f"/proc/self/fd/{target}")
-            count += ".snapshot.npz." in path if step == "write" else not path.endswith(atomic.TEMPORARY)
+            count += ".snapshot.npz." in path if step == "write" else not path.endswith(_files.TEMPORARY)
         if count == int(number):
             setattr(os, name, original)  # once
             os.kill(os.getpid(), signal.Signals[what])

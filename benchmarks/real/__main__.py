@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from fmnes.trials.pool import run_all
+from fmnes_bench.trials import run_all
 
 from .methods import ASKED_FOR, METHODS, PACKAGES
 from .rows import read_rows, table

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import fmnes
-from fmnes.benchmark.nomad import optimize
-from fmnes.benchmark.search.contestants import WITHOUT, settle
 from fmnes.strategies.fm_nes import DEPARTURES
+from fmnes_bench.nomad import optimize
+from fmnes_bench.search.peers import WITHOUT, settle
 
 from .tasks import Counted, Task
 

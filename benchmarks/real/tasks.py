@@ -10,8 +10,8 @@ import numpy as np
 
 import fmnes
 from examples.training import network
-from fmnes.problems.real import gene_network, lens
 from fmnes.space import Space
+from fmnes_bench import gene_network, lens
 
 
 class Task(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 import fmnes
 from examples.airfoil.shape import section
 from fmnes.plots import drawing
-from fmnes.plots.course import failing
+from fmnes.plots.history import failing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

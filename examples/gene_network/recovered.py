@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmnes.problems.real import gene_network
-from fmnes.problems.real.gene_network.network import courses
 from fmnes.space import Space
+from fmnes_bench import gene_network
+from fmnes_bench.gene_network.network import courses
 
 #: A kinetic order is found if it is as near as this.
 NEAR = 0.5

@@ -1,6 +1,6 @@
 """The network of five genes behind ten time courses: python -m examples.gene_network.run [--out DIR]
 
-The problem is `fmnes.problems.real.gene_network`; this file searches, says what came of it and draws it.
+The problem is `fmnes_bench.gene_network`; this file searches, says what came of it and draws it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import fmnes
 from examples import make_folder
 from examples.gene_network.recovered import NEAR, compare, sensitivities
-from fmnes.problems.real import gene_network
+from fmnes_bench import gene_network
 
 #: Evaluations at reduced size.
 QUICK = 60

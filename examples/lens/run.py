@@ -14,7 +14,7 @@ from pathlib import Path
 
 import fmnes
 from examples import make_folder
-from fmnes.problems.real import lens
+from fmnes_bench import lens
 
 QUICK = 60
 

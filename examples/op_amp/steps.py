@@ -82,7 +82,7 @@ def draw(before: Step, after: Step, exploited: Step, result: fmnes.Result, untes
 
 def _draw_course(axes: Any, result: fmnes.Result, what: str, colour: str) -> None:
     """Every value, the best so far, and what failed as ticks on top."""
-    from fmnes.plots import course, drawing
+    from fmnes.plots import drawing, history
 
     assert result.evaluations is not None
     value = result.evaluations.value
@@ -90,7 +90,7 @@ def _draw_course(axes: Any, result: fmnes.Result, what: str, colour: str) -> Non
     at = np.arange(1, len(value) + 1)
     axes.plot(at, value, "o", color=drawing.SKY, markersize=3, markeredgewidth=0, alpha=0.7)
     axes.step(at, best, where="post", color=colour, linewidth=1.8)
-    course.failing(axes, at[np.isnan(value)], "failed")
+    history.failing(axes, at[np.isnan(value)], "failed")
     drawing.log_scale(axes, "y")
     axes.set(xlabel="evaluations; ticks above: failed", ylabel="mW, log scale", xlim=(0, len(value)))
     drawing.title(axes, f"{what}: {drawing.number(result.fun)} mW")

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     )
     from fmnes.evaluation.programs.command import Command
     from fmnes.evaluation.queue.file_queue import FileQueue
+    from fmnes.evaluations import Evaluations
     from fmnes.outcome import LOST
     from fmnes.parameters import Integer, Real
-    from fmnes.records.table import Evaluations
+    from fmnes.reading.run import Run, read_run
     from fmnes.result import Failure, Result, StopReason, View
     from fmnes.run.minimize import minimize
-    from fmnes.run.reading import Run, read_run
     from fmnes.run.resume import resume
     from fmnes.search.optimizer import Optimizer
     from fmnes.strategies import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
@@ -86,10 +86,10 @@ _HOMES = {
     "evaluation.queue.file_queue": "FileQueue",
     "outcome": "LOST",
     "parameters": "Integer Real",
-    "records.table": "Evaluations",
+    "evaluations": "Evaluations",
     "result": "Failure Result StopReason View",
     "run.minimize": "minimize",
-    "run.reading": "Run read_run",
+    "reading.run": "Run read_run",
     "run.resume": "resume",
     "search.optimizer": "Optimizer",
     "strategies": "AFMNES CMAES CRFMNES DXNESIC FMNES Resampling XNES",

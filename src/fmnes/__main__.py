@@ -7,8 +7,8 @@ import sys
 import warnings
 from typing import Any
 
+from fmnes.display.terminal import QuietStream, literal
 from fmnes.errors import FmnesError, MissingExtra
-from fmnes.report.terminal import QuietStream, literal
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmnes.arguments import floats, names_options, shown
+from fmnes.arguments import floats, shown, suggest_options
 from fmnes.errors import ArgumentError
 from fmnes.result import Vector
 
@@ -47,7 +47,7 @@ class Bounds:
     upper: Any = None
 
 
-Bounds.__init__ = names_options(Bounds.__init__)  # type: ignore[method-assign]
+Bounds.__init__ = suggest_options(Bounds.__init__)  # type: ignore[method-assign]
 
 
 def contain(bounds: Bounds, x: NDArray[np.float64]) -> NDArray[np.bool_]:

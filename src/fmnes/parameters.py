@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from fmnes.arguments import MAX_WHOLE, check_flag, is_number, names_options, number_in_quotes, shown
+from fmnes.arguments import MAX_WHOLE, check_flag, is_number, number_in_quotes, shown, suggest_options
 from fmnes.errors import ArgumentError, nearest
 
 #: What a table of a problem file, or of a run directory, may say of a parameter.
@@ -140,7 +140,7 @@ class Integer(Parameter):
 
 # A decorator of the class would hide its signature from `help` and from type checkers.
 for _class in (Real, Integer):
-    _class.__init__ = names_options(_class.__init__)  # type: ignore[method-assign]
+    _class.__init__ = suggest_options(_class.__init__)  # type: ignore[method-assign]
 
 
 def _settle(p: Parameter) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes import summary
-from fmnes.equality import EqualByValue, same
+from fmnes._equality import EqualByValue, same
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # every type checker brings it; a default needs Python 3.13
 
-    from fmnes.records.table import Evaluations
+    from fmnes.evaluations import Evaluations
 
     #: A point as the user sees it: a `Vector`, or `Named`.
     X = TypeVar("X", default=Any)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmnes.text import short
+from fmnes._text import short
 
 if TYPE_CHECKING:
     from fmnes.result import Columns, Result

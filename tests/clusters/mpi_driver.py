@@ -11,7 +11,7 @@ import numpy as np
 
 import fmnes
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executors import ExecutorEvaluator, count_workers
+from fmnes.evaluation.executor import ExecutorEvaluator, count_workers
 from fmnes.integrations import mpi
 from tests.clusters.objectives import ends_its_driver, fails_variously, kills_its_worker_once, traced
 from tests.clusters.test_engines import RUN

@@ -17,7 +17,7 @@ import pytest
 import fmnes
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executors import ExecutorEvaluator, count_workers
+from fmnes.evaluation.executor import ExecutorEvaluator, count_workers
 from fmnes.integrations import dask as ours
 from tests.clusters.objectives import ends_its_driver, is_alive, notes, traced, valley
 from tests.clusters.test_engines import RUN, wait_until

@@ -18,7 +18,7 @@ import pytest
 import fmnes
 from fmnes import StopReason
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executors import ExecutorEvaluator, count_workers, evaluator_by
+from fmnes.evaluation.executor import ExecutorEvaluator, count_workers, evaluator_by
 from tests.clusters.objectives import (
     ends_its_driver,
     fails_variously,

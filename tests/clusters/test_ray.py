@@ -13,7 +13,7 @@ import pytest
 
 import fmnes
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.executors import count_workers
+from fmnes.evaluation.executor import count_workers
 from fmnes.integrations import ray as ours
 from tests.clusters.objectives import kills_the_head_once, notes, valley
 from tests.clusters.test_engines import RUN

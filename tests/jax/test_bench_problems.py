@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 jax = pytest.importorskip("jax")
 jax.config.update("jax_enable_x64", True)
 
-from fmnes.benchmark.search import suite  # noqa: E402
+from fmnes_bench.search import suite  # noqa: E402
 
 
 @pytest.mark.parametrize("name", [name for name in suite.PROBLEMS if suite.has(name, 3)])

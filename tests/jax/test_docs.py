@@ -53,7 +53,7 @@ def test_the_benchmark_runs_at_toy_size(tmp_path: Path) -> None:
 
 
 def test_the_compiled_search_is_compared(tmp_path: Path) -> None:
-    pytest.importorskip("fmnes.benchmark.search.suite")
+    pytest.importorskip("fmnes_bench.search.suite")
     out = tmp_path / "compiled.md"
     options = ["--problems", "sphere", "--dimensions", "2", "--runs", "4", "--seeds", "4", "--out", out]
     command = [sys.executable, "-m", "benchmarks.compiled_search", *options]

@@ -21,11 +21,11 @@ import pytest
 
 import fmnes
 from fmnes.errors import ArgumentError, ObjectiveError, SnapshotError, UsageError
-from fmnes.evaluation import deaths
+from fmnes.evaluation import exit_status
 from fmnes.outcome import LOST
 from fmnes.run import snapshots
-from fmnes.search.ahead import Ahead, shortened
 from fmnes.search.optimizer import Optimizer
+from fmnes.search.overlap import OverlapScheduler, shortened
 from fmnes.strategies.base import Shape
 from tests.rows import through
 from tests.variants import STRATEGIES
@@ -244,7 +244,7 @@ def test_it_converges_where_half_of_the_space_is_slow() -> None:
 def test_it_does_not_collapse_where_most_points_are_old() -> None:
     for seed in range(2):
         opt = Optimizer(np.full(10, 30.0), 20.0, population_size=50, rng=seed)
-        opt.flow = Ahead(opt, 2.0)  # more than anybody may ask for
+        opt.flow = OverlapScheduler(opt, 2.0)  # more than anybody may ask for
         assert simulated(opt, lambda x: float(x @ x), 100, 1e-6, 15_000)
 
 
@@ -498,7 +498,7 @@ def test_what_stays_lost_stops_the_run_which_can_be_resumed(
 def test_a_point_that_ends_its_own_process_is_tried_alone_and_fails(
     objectives: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.05)
     result = minimized(objectives.ends_itself, max_evaluations=30, keep_evaluations=True)
     assert result.nfev == 30 and result.n_infeasible > 0
     assert "ended by SIGTERM at each of 3 tries" in result.failures[0].reason

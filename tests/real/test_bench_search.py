@@ -15,14 +15,24 @@ import pytest
 
 from benchmarks import search_rows
 from fmnes import ArgumentError, MissingExtra
-from fmnes.benchmark.search import contestants, quadratics, report, search, suite, table
-from fmnes.benchmark.search.objective import Objective
-from fmnes.benchmark.search.problem import Problem
-from fmnes.benchmark.search.store import line, read_trials
-from fmnes.benchmark.search.table import Cell, Honesty, honesty, ratio, summarise, summary
-from fmnes.benchmark.search.trial import Key, Trial, run_trial
+from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import read_problem
-from fmnes.cli.problems import template_files
+from fmnes_bench.search import functions, peers, report, search, suite, table
+from fmnes_bench.search.functions import Problem
+from fmnes_bench.search.peers import Objective
+from fmnes_bench.search.table import (
+    Cell,
+    Honesty,
+    Key,
+    Trial,
+    honesty,
+    line,
+    ratio,
+    read_trials,
+    run_trial,
+    summarise,
+    summary,
+)
 from tests.rows import through
 
 CASES = [(name, d) for name in suite.PROBLEMS for d in (2, 3, 5, 10) if suite.has(name, d)]
@@ -75,9 +85,9 @@ def test_the_optimum_in_the_box_satisfies_kuhn_and_tucker(d: int) -> None:
     for instance in range(4):
         rng = np.random.default_rng(instance)
         axes = np.linalg.qr(rng.standard_normal((d, d)))[0]
-        hessian = axes.T @ (quadratics.geometric(1000.0, d)[:, None] * axes)
+        hessian = axes.T @ (functions.geometric(1000.0, d)[:, None] * axes)
         centre = rng.uniform(-0.5, 1.5, d)
-        x, g = quadratics.box_optimum(hessian, centre)
+        x, g = functions.box_optimum(hessian, centre)
         gradient = hessian @ (x - centre)
         free = (x > 0) & (x < 1)
         assert (x >= 0).all() and (x <= 1).all()
@@ -97,11 +107,11 @@ def test_the_constrained_ellipsoid_falls_beyond_each_plane() -> None:
     assert p.gap_at(p.optimum + 1e-9 * along) > 0 and np.isinf(p.gap_at(p.optimum - 1e-9 * along))
     assert np.isinf(p.fun(x)).any()
     assert np.linalg.norm(along) == pytest.approx(3 * math.sqrt(4))
-    curvatures = quadratics.geometric(quadratics.CONDITION, 4)
+    curvatures = functions.geometric(functions.CONDITION, 4)
     assert curvatures[-1] / curvatures[0] == pytest.approx(1000)
     y = np.random.default_rng(0).standard_normal((1, 4))
     H, g = np.diag(curvatures), np.arange(4.0)
-    value = quadratics.value(y, np.eye(4), curvatures, g)
+    value = functions.value(y, np.eye(4), curvatures, g)
     assert value[0] == pytest.approx(0.5 * y[0] @ H @ y[0] + g @ y[0])
 
 
@@ -181,8 +191,8 @@ def test_what_there_is_not() -> None:
 
 @pytest.mark.parametrize("method", ["fm-nes", "cma-es", "cma", "nomad"])
 def test_a_run_ends_at_the_target_and_can_be_repeated(method: str) -> None:
-    if method in contestants.PEERS:
-        pytest.importorskip(contestants.PEERS[method][1])
+    if method in peers.PEERS:
+        pytest.importorskip(peers.PEERS[method][1])
     key = Key("evaluations", "active1" if method == "cma-es" else "sphere", 2, method, 3)
     trial = run_trial(*key)
     assert trial.key == key and trial.solved and trial.gap <= 1e-9
@@ -203,8 +213,8 @@ def test_without_a_target_a_run_ends_by_itself(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["cma-es", "cma", "nomad"])
 def test_bounds_are_kept_and_noise_is_searched(method: str) -> None:
-    if method in contestants.PEERS:
-        pytest.importorskip(contestants.PEERS[method][1])
+    if method in peers.PEERS:
+        pytest.importorskip(peers.PEERS[method][1])
     boxed = run_trial("evaluations", "box-rotated", 2, method, 0)
     assert boxed.solved and -1e-14 <= boxed.gap <= 1e-8
     if method != "nomad":
@@ -213,13 +223,13 @@ def test_bounds_are_kept_and_noise_is_searched(method: str) -> None:
 
 
 def test_who_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert contestants.takes_part("nomad", 10) and not contestants.takes_part("nomad", 20)
-    contestants.check_method("fm-nes-once")
+    assert peers.takes_part("nomad", 10) and not peers.takes_part("nomad", 20)
+    peers.check_method("fm-nes-once")
     with pytest.raises(ArgumentError, match="did you mean 'fm-nes'"):
-        contestants.check_method("fm-ness")
-    monkeypatch.setattr(contestants, "find_spec", lambda name: None)
+        peers.check_method("fm-ness")
+    monkeypatch.setattr(peers, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"fmnes\[bench\]"):
-        contestants.check_method("cma")
+        peers.check_method("cma")
 
 
 # -- numbers, by hand -------------------------------------------------------------------------------------

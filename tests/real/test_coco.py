@@ -15,16 +15,25 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fmnes.benchmark.coco import plot, report
-from fmnes.benchmark.coco.methods import NOMAD_BUDGET, check_method, method_named
-from fmnes.benchmark.coco.problems import SUITES, Case, evaluate, opened, optimal_value, start_of
-from fmnes.benchmark.coco.runs import Job, Run, jobs_for, run_job
-from fmnes.benchmark.coco.runtimes import TARGETS, Finished, Recorder, area
-from fmnes.benchmark.coco.store import Store
-from fmnes.benchmark.coco.study import chosen_functions, coco, numbers
 from fmnes.cli import app
 from fmnes.errors import ArgumentError, FmnesError
 from fmnes.run.minimize import minimize
+from fmnes_bench.coco import report
+from fmnes_bench.coco.methods import NOMAD_BUDGET, check_method, method_named
+from fmnes_bench.coco.problems import (
+    SUITES,
+    TARGETS,
+    Case,
+    Finished,
+    Recorder,
+    area,
+    evaluate,
+    opened,
+    optimal_value,
+    start_of,
+)
+from fmnes_bench.coco.runs import Job, Run, Store, jobs_for, run_job
+from fmnes_bench.coco.study import chosen_functions, coco, numbers
 from tests.rows import through
 
 cocoex = pytest.importorskip("cocoex")
@@ -210,7 +219,7 @@ def lines(folder: Path) -> list[str]:
 def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     """First by Ctrl-C, then by kill -9, which leaves no worker behind."""
     for count, number in ((2, signal.SIGINT), (3, signal.SIGKILL)):
-        command = [sys.executable, "-m", "fmnes.benchmark.coco", *arguments(tmp_path, budget=400)]
+        command = [sys.executable, "-m", "fmnes_bench.coco", *arguments(tmp_path, budget=400)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         deadline = time.monotonic() + 240
         while len(lines(tmp_path)) < count and time.monotonic() < deadline:
@@ -317,6 +326,6 @@ def test_a_method_with_a_smaller_budget_has_a_table_of_its_own() -> None:
 
 
 def test_the_curve_by_hand() -> None:
-    t, share = plot.curve([run_of(SPHERE, (2, 20)), run_of(SPHERE, (4, 1000))], 100)
+    t, share = report.curve([run_of(SPHERE, (2, 20)), run_of(SPHERE, (4, 1000))], 100)
     assert t.tolist() == [0, 1, 2, 10, 100]
     np.testing.assert_allclose(share, np.array([0, 1, 2, 3, 3]) / 102)

@@ -15,7 +15,7 @@ import fmnes
 from examples.__main__ import main as examples
 from examples.crashing_program.run import QUICK, build, main
 from fmnes.cli.problem_file import ProblemFile, read_problem
-from fmnes.evaluation.programs.program import find_program
+from fmnes.evaluation.programs.inputs import find_program
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "crashing-program.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fmnes.problems.real import lens
+from fmnes_bench import lens
 
 
 def demo(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:

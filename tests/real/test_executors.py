@@ -26,7 +26,7 @@ from fmnes import Command, Real, minimize, read_run
 from fmnes.errors import ArgumentError, MissingExtra, ObjectiveError
 from fmnes.evaluation import remote
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executors import ExecutorEvaluator, Linked, count_workers, evaluator_by
+from fmnes.evaluation.executor import ExecutorEvaluator, Linked, count_workers, evaluator_by
 from fmnes.outcome import Outcome
 from tests import faults
 

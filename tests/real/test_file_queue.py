@@ -25,20 +25,29 @@ import pytest
 import fmnes
 from fmnes import ArgumentError, FileQueue, RunError, StopReason, minimize
 from fmnes.cli import app
-from fmnes.evaluation import deaths
-from fmnes.evaluation.clock import AwakeClock
+from fmnes.display.live import LiveDisplay
+from fmnes.evaluation import exit_status
 from fmnes.evaluation.evaluator import Evaluator, Task
-from fmnes.evaluation.queue import board as boards
-from fmnes.evaluation.queue import place
-from fmnes.evaluation.queue.board import VANISHED, Board
-from fmnes.evaluation.queue.claims import Claims
+from fmnes.evaluation.queue import driver as boards
+from fmnes.evaluation.queue import files
+from fmnes.evaluation.queue.driver import VANISHED, LiveWorkers, QueueDriver
+from fmnes.evaluation.queue.files import (
+    Job,
+    Name,
+    dump_answer,
+    dump_task,
+    load_answer,
+    load_task,
+    new_worker,
+    read_claim,
+    read_job,
+    read_task,
+    write_job,
+)
 from fmnes.evaluation.queue.fingerprint import differences, fingerprint
-from fmnes.evaluation.queue.job import Job, read_job, write_job
-from fmnes.evaluation.queue.leases import Crew
-from fmnes.evaluation.queue.messages import dump_answer, dump_task, load_answer, load_task
-from fmnes.evaluation.queue.names import Name, new_worker, read_claim, read_task
+from fmnes.evaluation.queue.worker import Claims
+from fmnes.evaluation.supervision import AwakeClock
 from fmnes.outcome import Outcome, infeasible
-from fmnes.report.live import LiveDisplay
 from fmnes.result import Result
 from fmnes.space import Space
 from tests import queue_model
@@ -86,7 +95,7 @@ class Crowd:
         return self.all[-1]
 
     def claims(self) -> list[str]:
-        return [name for name in listed(self.queue / place.CLAIMED) if read_claim(name)]
+        return [name for name in listed(self.queue / files.CLAIMED) if read_claim(name)]
 
     def holding(self) -> list[subprocess.Popen[str]]:
         """Those with a point in their hands."""
@@ -179,7 +188,7 @@ def test_ten_workers_some_killed_and_some_suspended_give_the_serial_run(crowd: C
     assert len(made) == found.nfev
     assert made.total() - len(made) <= len(killed) + len(suspended)
     # Nothing is left, and those who live have nothing in their hands.
-    for folder in (place.OPEN, place.CLAIMED, place.ANSWERS):
+    for folder in (files.OPEN, files.CLAIMED, files.ANSWERS):
         assert listed(crowd.queue / folder) == []
 
 
@@ -200,8 +209,8 @@ def test_after_a_killed_driver_no_evaluation_is_made_again(crowd: Crowd, tmp_pat
     driver.kill()
     driver.wait()
     # Its workers do what it has left; their answers wait for the next driver.
-    wait_until(lambda: not listed(crowd.queue / place.OPEN) and not crowd.claims())
-    assert listed(crowd.queue / place.ANSWERS)
+    wait_until(lambda: not listed(crowd.queue / files.OPEN) and not crowd.claims())
+    assert listed(crowd.queue / files.ANSWERS)
     found = fmnes.resume(run, queue_model.bumpy, executor=FileQueue(crowd.queue, lease=LEASE))
     same(found, minimize(queue_model.bumpy, START, 0.6, **SEARCH))
     assert set(crowd.counted().values()) == {1} and crowd.counted().total() == found.nfev
@@ -218,7 +227,7 @@ def test_a_new_run_takes_no_answer_of_an_old_one(tmp_path: Path) -> None:
     answer(queue.directory, claim(queue.directory, new_worker()), 7.0)
     del made  # killed, so to speak
     with evaluator(queue, queue_model.other, kept_in=str(tmp_path / "run" / "kept")) as second:
-        assert listed(queue.directory / place.ANSWERS) == []
+        assert listed(queue.directory / files.ANSWERS) == []
         assert list(second(tasks(1.0), time.monotonic() + 0.2)) == []
 
 
@@ -240,9 +249,9 @@ def test_a_driver_that_finds_another_where_locks_do_nothing_stops(tmp_path: Path
         for _ in range(100):
             one.poll()
             time.sleep(0.05)
-    before = (tmp_path / "queue" / place.JOB).read_bytes()
+    before = (tmp_path / "queue" / files.JOB).read_bytes()
     one.close()
-    assert (tmp_path / "queue" / place.JOB).read_bytes() == before
+    assert (tmp_path / "queue" / files.JOB).read_bytes() == before
 
 
 def test_named_parameters_come_to_the_workers_by_name(crowd: Crowd) -> None:
@@ -268,7 +277,7 @@ def test_without_any_worker_the_run_waits_and_says_what_to_type(
     assert found.stop_reason is StopReason.MAX_SECONDS and queue.n_workers() == 0
     (said,) = [record.getMessage() for record in caplog.records if "no worker" in record.getMessage()]
     assert f"fmnes worker '{tmp_path}/my queue' --function {MODEL}:other" in said
-    for folder in (place.OPEN, place.CLAIMED, place.ANSWERS):
+    for folder in (files.OPEN, files.CLAIMED, files.ANSWERS):
         assert listed(queue.directory / folder) == []
     assert capsys.readouterr() == ("", "")
     # Who watches the progress is told, too.
@@ -344,10 +353,10 @@ def test_a_full_disk_stops_a_run_that_waits_for_answers(tmp_path: Path, with_sma
 
 
 def test_a_probe_leaves_nothing_and_fails_where_nothing_can_be_written(tmp_path: Path) -> None:
-    place.probe(tmp_path, 65_536)
+    files.probe(tmp_path, 65_536)
     assert listed(tmp_path) == []
     with pytest.raises(OSError):
-        place.probe(tmp_path / "gone", 1)
+        files.probe(tmp_path / "gone", 1)
 
 
 # -- what happens to a point --------------------------------------------------------------------------------
@@ -356,7 +365,7 @@ def test_a_probe_leaves_nothing_and_fails_where_nothing_can_be_written(tmp_path:
 def test_whatever_a_point_does_is_told_and_its_worker_lives_on(
     crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deaths, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.1)
     worker = crowd.start("troubled")
     with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=3.0, retries=1) as evaluate:
         found = dict(evaluate(tasks(0.1, 1, 2, 3, 4, 5, 6, 7, 8), time.monotonic() + 240))
@@ -394,7 +403,7 @@ def test_a_worker_that_is_told_to_end_gives_its_point_back_at_once(crowd: Crowd)
         first.terminate()
         text = first.communicate(timeout=300)[0]
         assert "0 " in text and "ended by SIGTERM" in text
-        assert len(listed(crowd.queue / place.OPEN)) == 1 and not listed(crowd.queue / place.WORKERS)
+        assert len(listed(crowd.queue / files.OPEN)) == 1 and not listed(crowd.queue / files.WORKERS)
         with pytest.raises(ProcessLookupError):
             os.kill(int(marker.read_text()), 0)
         crowd.start("once_endless")
@@ -416,7 +425,7 @@ def test_a_point_that_nobody_wants_any_more_is_stopped(crowd: Crowd) -> None:
         assert dict(evaluate(tasks(2.0)))[0].value == 2.0
         # The time is up.
         assert list(evaluate(tasks(-4.0), time.monotonic() + 1.0)) == []
-        assert not crowd.claims() and not listed(crowd.queue / place.OPEN)
+        assert not crowd.claims() and not listed(crowd.queue / files.OPEN)
     assert [worker.poll() for worker in crowd.all] == [None, None]
 
 
@@ -426,19 +435,19 @@ KEY = (0, 0, 0, 0, 0)
 X = np.array([1.0, 0.5])
 
 
-def fake_board(directory: Path, lease: float = 0.3, run: str = "run", **options: Any) -> Board:
-    place.make_place(directory)
+def fake_board(directory: Path, lease: float = 0.3, run: str = "run", **options: Any) -> QueueDriver:
+    files.make_place(directory)
     clock = AwakeClock()
     job = Job(fingerprint(queue_model.other), 2, None, lease, None, run=run, driver=new_worker())
-    return Board(directory, job, Crew(directory, lease, clock), clock, **options)
+    return QueueDriver(directory, job, LiveWorkers(directory, lease, clock), clock, **options)
 
 
 def claim(directory: Path, worker: str) -> Name:
     """As a worker does, and without a sign of life."""
-    (name,) = [read_task(text) for text in listed(directory / place.OPEN)]
+    (name,) = [read_task(text) for text in listed(directory / files.OPEN)]
     assert name
     claimed = name._replace(worker=worker)
-    os.rename(directory / place.OPEN / str(name), directory / place.CLAIMED / str(claimed))
+    os.rename(directory / files.OPEN / str(name), directory / files.CLAIMED / str(claimed))
     return claimed
 
 
@@ -447,11 +456,11 @@ def answer(directory: Path, name: Name, value: float, x: Any = X, **changes: Any
     assert job
     text = json.loads(dump_answer(job.id, name.key, x, Outcome("value", value))) | changes
     text["value"] = text.pop("told", text["value"])
-    place.write(directory / place.ANSWERS, str(name), json.dumps(text).encode())
-    place.remove(directory / place.CLAIMED / str(name))
+    files.write(directory / files.ANSWERS, str(name), json.dumps(text).encode())
+    files.remove(directory / files.CLAIMED / str(name))
 
 
-def polled(board: Board, seconds: float = 30.0) -> list[Any]:
+def polled(board: QueueDriver, seconds: float = 30.0) -> list[Any]:
     """What comes next."""
     end = time.monotonic() + seconds
     while not (found := board.poll()) and time.monotonic() < end:
@@ -459,10 +468,10 @@ def polled(board: Board, seconds: float = 30.0) -> list[Any]:
     return found
 
 
-def handed_out(board: Board, directory: Path, handout: int) -> None:
+def handed_out(board: QueueDriver, directory: Path, handout: int) -> None:
     def again() -> bool:
         assert board.poll() == []
-        return listed(directory / place.OPEN) == [str(Name(KEY, handout))]
+        return listed(directory / files.OPEN) == [str(Name(KEY, handout))]
 
     wait_until(again)
 
@@ -472,7 +481,7 @@ def test_a_late_answer_counts_if_it_is_the_first_and_is_dropped_if_not(tmp_path:
     board.submit(KEY, X)
     first = claim(tmp_path, new_worker())
     handed_out(board, tmp_path, 1)
-    assert listed(tmp_path / place.CLAIMED) == []
+    assert listed(tmp_path / files.CLAIMED) == []
     second = claim(tmp_path, new_worker())
     answer(tmp_path, first, 7.0)  # it was only suspended
     assert polled(board) == [(KEY, Outcome("value", 7.0))]
@@ -480,7 +489,7 @@ def test_a_late_answer_counts_if_it_is_the_first_and_is_dropped_if_not(tmp_path:
     answer(tmp_path, second, 8.0)
     board.submit((0, 1, 0, 0, 0), X)
     assert polled(board, 0.4) == []
-    assert listed(tmp_path / place.ANSWERS) == [] and len(listed(tmp_path / place.OPEN)) == 1
+    assert listed(tmp_path / files.ANSWERS) == [] and len(listed(tmp_path / files.OPEN)) == 1
 
 
 def test_who_works_on_a_point_that_has_an_answer_is_told_to_stop(tmp_path: Path) -> None:
@@ -493,7 +502,7 @@ def test_who_works_on_a_point_that_has_an_answer_is_told_to_stop(tmp_path: Path)
     assert polled(board)
     board.forget(KEY)
     polled(board, 0.4)
-    assert listed(tmp_path / place.CLAIMED) == []
+    assert listed(tmp_path / files.CLAIMED) == []
 
 
 def test_signs_of_life_keep_a_claim_for_ever(tmp_path: Path) -> None:
@@ -504,9 +513,9 @@ def test_signs_of_life_keep_a_claim_for_ever(tmp_path: Path) -> None:
     while time.monotonic() < end:
         assert board.poll() == []
         # By a clock that has nothing to do with ours, and goes backwards.
-        os.utime(tmp_path / place.CLAIMED / str(name), (1e6 - time.monotonic(), 1e6 - time.monotonic()))
+        os.utime(tmp_path / files.CLAIMED / str(name), (1e6 - time.monotonic(), 1e6 - time.monotonic()))
         time.sleep(0.05)
-    assert listed(tmp_path / place.CLAIMED) == [str(name)]
+    assert listed(tmp_path / files.CLAIMED) == [str(name)]
 
 
 @pytest.mark.parametrize(
@@ -528,7 +537,7 @@ def test_an_answer_to_another_question_is_no_answer(tmp_path: Path, changes: dic
     board.submit(KEY, X)
     answer(tmp_path, claim(tmp_path, new_worker()), 7.0, **changes)
     assert board.poll() == []
-    assert listed(tmp_path / place.OPEN) == [str(Name(KEY, 1))]
+    assert listed(tmp_path / files.OPEN) == [str(Name(KEY, 1))]
     answer(tmp_path, claim(tmp_path, new_worker()), 7.0)
     assert polled(board) == [(KEY, Outcome("value", 7.0))]
 
@@ -542,7 +551,7 @@ def test_a_point_that_takes_its_workers_down_is_lost_in_the_end_and_never_failed
     ((key, outcome),) = polled(board)
     assert key == KEY and (outcome.status, outcome.fault) == ("lost", "")
     assert f"{VANISHED} workers vanished" in outcome.reason
-    assert listed(tmp_path / place.OPEN) == [] and listed(tmp_path / place.CLAIMED) == []
+    assert listed(tmp_path / files.OPEN) == [] and listed(tmp_path / files.CLAIMED) == []
 
 
 def test_one_worker_may_be_suspended_many_times(tmp_path: Path) -> None:
@@ -558,7 +567,7 @@ def test_one_worker_may_be_suspended_many_times(tmp_path: Path) -> None:
 def test_a_task_that_somebody_has_deleted_is_handed_out_again(tmp_path: Path) -> None:
     board = fake_board(tmp_path)
     board.submit(KEY, X)
-    os.unlink(tmp_path / place.OPEN / str(Name(KEY, 0)))
+    os.unlink(tmp_path / files.OPEN / str(Name(KEY, 0)))
     handed_out(board, tmp_path, 1)
 
 
@@ -568,7 +577,7 @@ def test_while_the_driver_sleeps_no_lease_runs_out(tmp_path: Path) -> None:
     name = claim(tmp_path, new_worker())
     assert board.poll() == []
     time.sleep(1.0)
-    assert board.poll() == [] and listed(tmp_path / place.CLAIMED) == [str(name)]
+    assert board.poll() == [] and listed(tmp_path / files.CLAIMED) == [str(name)]
 
 
 def test_what_a_killed_driver_has_left_is_used_by_the_next_one_of_its_run(tmp_path: Path) -> None:
@@ -579,18 +588,18 @@ def test_what_a_killed_driver_has_left_is_used_by_the_next_one_of_its_run(tmp_pa
     worker = new_worker()
     for slot in (0, 1, 2):
         os.rename(
-            tmp_path / place.OPEN / str(Name(keys[slot], 0)),
-            tmp_path / place.CLAIMED / str(Name(keys[slot], 0, worker)),
+            tmp_path / files.OPEN / str(Name(keys[slot], 0)),
+            tmp_path / files.CLAIMED / str(Name(keys[slot], 0, worker)),
         )
     answer(tmp_path, Name(keys[0], 0, worker), 7.0, X)
     next_one = fake_board(tmp_path, lease=600, resumed=True)
-    assert listed(tmp_path / place.OPEN) == []
+    assert listed(tmp_path / files.OPEN) == []
     next_one.submit(keys[0], X)
     next_one.submit(keys[1], X + 1)
     next_one.submit(keys[2], X + 0.125)  # another point of the same name
     next_one.submit(keys[3], X + 3)
-    assert sorted(listed(tmp_path / place.OPEN)) == [str(Name(key, 0)) for key in keys[2:]]
-    assert listed(tmp_path / place.CLAIMED) == [str(Name(keys[1], 0, worker))]
+    assert sorted(listed(tmp_path / files.OPEN)) == [str(Name(key, 0)) for key in keys[2:]]
+    assert listed(tmp_path / files.CLAIMED) == [str(Name(keys[1], 0, worker))]
     assert polled(next_one) == [(keys[0], Outcome("value", 7.0))]
     next_one.forget(keys[0])
     answer(tmp_path, Name(keys[1], 0, worker), 8.0, X + 1)
@@ -602,9 +611,9 @@ def test_an_answer_stays_on_disk_until_its_outcome_is_safe(crowd: Crowd) -> None
     with evaluator(FileQueue(crowd.queue), queue_model.other) as evaluate:
         batch = evaluate(tasks(1.0, 2.0))
         position, _ = next(batch)
-        assert any(f".{position}.0.0.h0@" in name for name in listed(crowd.queue / place.ANSWERS))
+        assert any(f".{position}.0.0.h0@" in name for name in listed(crowd.queue / files.ANSWERS))
         assert len(list(batch)) == 1
-        assert listed(crowd.queue / place.ANSWERS) == []
+        assert listed(crowd.queue / files.ANSWERS) == []
 
 
 def test_a_worker_taken_for_dead_goes_on_with_its_point_if_nobody_else_has_it(tmp_path: Path) -> None:
@@ -616,18 +625,18 @@ def test_a_worker_taken_for_dead_goes_on_with_its_point_if_nobody_else_has_it(tm
         board.submit(KEY, X)
         name = claims.claim()
         assert name == Name(KEY, 0, claims.worker)
-        place.remove(tmp_path / place.CLAIMED / str(name))
-        place.remove(tmp_path / place.WORKERS / claims.worker)
-        place.write(tmp_path / place.OPEN, str(Name(KEY, 1)), b"")
-        wait_until(lambda: listed(tmp_path / place.CLAIMED) == [str(Name(KEY, 1, claims.worker))])
-        wait_until(lambda: listed(tmp_path / place.WORKERS) == [claims.worker])
+        files.remove(tmp_path / files.CLAIMED / str(name))
+        files.remove(tmp_path / files.WORKERS / claims.worker)
+        files.write(tmp_path / files.OPEN, str(Name(KEY, 1)), b"")
+        wait_until(lambda: listed(tmp_path / files.CLAIMED) == [str(Name(KEY, 1, claims.worker))])
+        wait_until(lambda: listed(tmp_path / files.WORKERS) == [claims.worker])
         assert withdrawn == []
-        place.remove(tmp_path / place.CLAIMED / str(Name(KEY, 1, claims.worker)))
+        files.remove(tmp_path / files.CLAIMED / str(Name(KEY, 1, claims.worker)))
         wait_until(lambda: withdrawn == [Name(KEY, 1, claims.worker)])
         assert claims.let_go() is None
     finally:
         claims.end()
-    assert listed(tmp_path / place.WORKERS) == []
+    assert listed(tmp_path / files.WORKERS) == []
 
 
 def test_two_workers_never_claim_the_same_point(tmp_path: Path) -> None:
@@ -647,7 +656,7 @@ def test_two_workers_never_claim_the_same_point(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(got) == 300 and len({name.key for name in got}) == 300
-    assert sorted(map(str, got)) == sorted(listed(tmp_path / place.CLAIMED))
+    assert sorted(map(str, got)) == sorted(listed(tmp_path / files.CLAIMED))
 
 
 def test_workers_are_counted_and_the_dead_struck_off(tmp_path: Path) -> None:
@@ -656,14 +665,14 @@ def test_workers_are_counted_and_the_dead_struck_off(tmp_path: Path) -> None:
         claims = Claims(queue.directory, new_worker(), 0.1, lambda name: None)
         claims.begin()
         dead = new_worker()
-        place.write(queue.directory / place.WORKERS, dead, b"")
-        (queue.directory / place.WORKERS / "notes.txt").write_text("mine")
+        files.write(queue.directory / files.WORKERS, dead, b"")
+        (queue.directory / files.WORKERS / "notes.txt").write_text("mine")
         assert queue.n_workers() == 2
         wait_until(lambda: (time.sleep(0.1), queue.n_workers() == 1)[1])
-        assert dead not in listed(queue.directory / place.WORKERS)
+        assert dead not in listed(queue.directory / files.WORKERS)
         claims.end()
         assert queue.n_workers() == 0
-    assert listed(queue.directory / place.WORKERS) == ["notes.txt"]
+    assert listed(queue.directory / files.WORKERS) == ["notes.txt"]
 
 
 # -- other people's files -----------------------------------------------------------------------------------
@@ -677,17 +686,17 @@ def test_only_a_directory_of_our_own_is_used(tmp_path: Path) -> None:
     file.write_text("mine")
     marked = tmp_path / "marked"
     marked.mkdir()
-    (marked / place.MARK).write_text('{"format": "another"}')
+    (marked / files.MARK).write_text('{"format": "another"}')
     newer = tmp_path / "newer"
     newer.mkdir()
-    (newer / place.MARK).write_text('{"format": "fmnes-queue", "version": 2}')
+    (newer / files.MARK).write_text('{"format": "fmnes-queue", "version": 2}')
     piped = tmp_path / "piped"
     piped.mkdir()
-    os.mkfifo(piped / place.MARK)
+    os.mkfifo(piped / files.MARK)
     linked = tmp_path / "linked"
-    place.make_place(linked)
-    os.rmdir(linked / place.ANSWERS)
-    os.symlink(mine, linked / place.ANSWERS)
+    files.make_place(linked)
+    os.rmdir(linked / files.ANSWERS)
+    os.symlink(mine, linked / files.ANSWERS)
     for directory, words in {
         mine: r"found 'thesis.tex' and no fmnes-queue.json, wanted an empty directory",
         file: "found a file, wanted a directory",
@@ -704,10 +713,10 @@ def test_only_a_directory_of_our_own_is_used(tmp_path: Path) -> None:
 
 
 def test_what_is_not_called_as_ours_is_left_alone(tmp_path: Path) -> None:
-    place.make_place(tmp_path / "queue")
+    files.make_place(tmp_path / "queue")
     foreign = [
         tmp_path / "queue" / folder / name
-        for folder in (place.OPEN, place.CLAIMED, place.ANSWERS)
+        for folder in (files.OPEN, files.CLAIMED, files.ANSWERS)
         for name in ("notes.txt", "0.0.0.0.0", "00.0.0.0.0.h0", "0.0.0.0.0.h0@me", ".swp")
     ]
     for path in foreign:
@@ -729,7 +738,7 @@ def test_hostile_answers_cost_nothing_but_words(tmp_path: Path, caplog: pytest.L
     secret.write_bytes(dump_answer(job.id, KEY, X, Outcome("value", -1e9)))
 
     def put(make: Callable[[Path], Any]) -> None:
-        make(directory / place.ANSWERS / str(Name(KEY, 0, new_worker())))
+        make(directory / files.ANSWERS / str(Name(KEY, 0, new_worker())))
 
     for make in (
         os.mkfifo,
@@ -744,7 +753,7 @@ def test_hostile_answers_cost_nothing_but_words(tmp_path: Path, caplog: pytest.L
         board.submit(KEY, X)
         put(make)
         assert board.poll() == []
-        assert listed(directory / place.ANSWERS) == []
+        assert listed(directory / files.ANSWERS) == []
     put(os.mkdir)  # which cannot be removed so easily, and is told once
     board.forget(KEY)
     board.submit(KEY, X)
@@ -764,7 +773,7 @@ def test_a_task_that_is_none_is_not_evaluated(crowd: Crowd, what: str) -> None:
     board = fake_board(crowd.queue, lease=600)
     job = read_job(crowd.queue)
     assert job
-    path = crowd.queue / place.OPEN / str(Name(KEY, 0))
+    path = crowd.queue / files.OPEN / str(Name(KEY, 0))
     data = {
         "words": b"x",
         "other job": dump_task("another", KEY, X),
@@ -786,7 +795,7 @@ def test_a_task_that_is_none_is_not_evaluated(crowd: Crowd, what: str) -> None:
     wait_until(lambda: not os.path.lexists(path))
     board.forget(key)
     polled(board, 0.2)
-    assert not crowd.claims() and listed(crowd.queue / place.ANSWERS) == []
+    assert not crowd.claims() and listed(crowd.queue / files.ANSWERS) == []
     assert crowd.counted().total() == 1
     assert worker.poll() is None
 
@@ -807,7 +816,7 @@ def command_line(*words: Any, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
 def test_a_worker_with_another_objective_is_refused_in_words(tmp_path: Path) -> None:
     with evaluator(FileQueue(tmp_path / "queue"), queue_model.bumpy):
         done = command_line("worker", tmp_path / "queue", "--function", f"{MODEL}:other")
-        assert listed(tmp_path / "queue" / place.WORKERS) == []
+        assert listed(tmp_path / "queue" / files.WORKERS) == []
     ours, theirs = fingerprint(queue_model.other).hash[:12], fingerprint(queue_model.bumpy).hash[:12]
     assert done.returncode == 2
     assert f"objective: found 'other' (hash {ours}), wanted 'bumpy' (hash {theirs})" in done.stderr
@@ -835,7 +844,7 @@ def test_a_worker_serves_one_run_after_another_and_ends_soon_after_the_last(crow
         assert found[0].reason == "timed out after 3 s"
     text = worker.communicate(timeout=300)[0]
     assert text.splitlines()[-1] == "the run has ended 3 0" and worker.returncode == 0
-    assert listed(crowd.queue / place.WORKERS) == []
+    assert listed(crowd.queue / files.WORKERS) == []
 
 
 def test_a_worker_without_a_driver_waits_for_one_and_not_for_ever(tmp_path: Path) -> None:
@@ -878,12 +887,12 @@ def test_a_worker_refuses_a_directory_that_is_no_queue(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"found 'thesis.tex' and no fmnes-queue.json"):
         app(["worker", str(tmp_path), "--function", f"{MODEL}:other"], standalone_mode=False)
     fake_board(tmp_path / "queue")
-    os.unlink(tmp_path / "queue" / place.JOB)
+    os.unlink(tmp_path / "queue" / files.JOB)
     for make in (os.mkfifo, lambda path: path.write_text("[]"), lambda path: path.write_text('{"d": 1e400}')):
-        make(tmp_path / "queue" / place.JOB)
+        make(tmp_path / "queue" / files.JOB)
         with pytest.raises(RunError, match=r"job\.json: found a file that"):
             app(["worker", str(tmp_path / "queue"), "--function", f"{MODEL}:other"], standalone_mode=False)
-        os.unlink(tmp_path / "queue" / place.JOB)
+        os.unlink(tmp_path / "queue" / files.JOB)
 
 
 PROBLEM = r"""
@@ -1219,9 +1228,9 @@ def test_mutated_messages_are_read_or_refused_with_a_value_error() -> None:
             continue
 
 
-@pytest.mark.parametrize("name", [place.JOB, place.MARK])
+@pytest.mark.parametrize("name", [files.JOB, files.MARK])
 def test_a_mutated_file_of_the_queue_is_an_error_of_ours(tmp_path: Path, name: str) -> None:
-    place.make_place(tmp_path)
+    files.make_place(tmp_path)
     space = Space({"width": fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)})
     write_job(tmp_path, Job(fingerprint(queue_model.other), 2, 60.0, 30.0, space, "run", "driver"))
     valid = (tmp_path / name).read_bytes()
@@ -1231,7 +1240,7 @@ def test_a_mutated_file_of_the_queue_is_an_error_of_ours(tmp_path: Path, name: s
         (tmp_path / name).write_bytes(mutated(rng, valid))
         try:
             job = read_job(tmp_path)
-            assert place.is_place(tmp_path)
+            assert files.is_place(tmp_path)
             accepted += 1
             assert job
             assert job.id and repr(job).encode()

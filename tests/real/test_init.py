@@ -19,8 +19,8 @@ import fmnes
 from benchmarks.templates import KNOWN, search, write
 from fmnes import ArgumentError
 from fmnes.cli import app
+from fmnes.cli.problem import TEMPLATES, template_files
 from fmnes.cli.problem_file import read_problem
-from fmnes.cli.problems import TEMPLATES, template_files
 
 
 def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:

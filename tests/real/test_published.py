@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fmnes import CMAES, DXNESIC, FMNES, XNES, Optimizer, problems
-from fmnes.search.ending import limit_reached
+from fmnes.search.stopping import limit_reached
 from fmnes.strategies import Strategy
 
 TRIALS = 2

@@ -19,7 +19,7 @@ from benchmarks.real.rows import read_rows, table
 from benchmarks.real.tasks import TASKS, Counted, Spent
 from benchmarks.real.trial import run
 from benchmarks.real.words import PROBLEMS
-from fmnes.problems.real import lens
+from fmnes_bench import lens
 
 ROOT = Path(__file__).parents[2]
 

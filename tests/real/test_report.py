@@ -16,7 +16,7 @@ import pytest
 
 import fmnes
 from fmnes.cli import app
-from fmnes.cli.page import document
+from fmnes.html import document
 from tests.browser import Browser, Page, open_browser
 
 #: Markup, a script, a terminal's commands, and what would end an attribute.

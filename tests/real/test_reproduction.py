@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmnes.reproduction import reproduce
-from fmnes.reproduction.cells import Cell, published
-from fmnes.reproduction.runner import run_trials
-from fmnes.reproduction.store import read_trials
+from fmnes_bench.reproduction import reproduce
+from fmnes_bench.reproduction.cells import Cell, published
+from fmnes_bench.reproduction.run import run_trials
+from fmnes_bench.reproduction.tables import read_trials
 from tests.browser import open_browser
 
 SPHERE = Cell("FM-NES", "sphere", 8)

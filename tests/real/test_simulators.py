@@ -22,8 +22,8 @@ import pytest
 
 from benchmarks.templates import KNOWN
 from fmnes.cli import app
+from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import read_problem
-from fmnes.cli.problems import template_files
 
 ROOT = Path(__file__).parents[2]
 SIMULATORS = ("ngspice", "xfoil")

@@ -22,10 +22,8 @@ import pytest
 import fmnes
 from fmnes import RunError, StopReason, minimize, resume
 from fmnes.run import interrupts
-from fmnes.storage.aside import move_aside
-from fmnes.storage.asking import Answer, ask_to_stop
-from fmnes.storage.directory import RunDirectory
-from fmnes.storage.wish import STOP, is_wish, leave_wish
+from fmnes.storage.directory import Answer, RunDirectory, archive_run, request_stop
+from fmnes.storage.stop_request import STOP, is_stop_request, write_stop_request
 from tests import torture
 from tests.torture import SCENARIOS, Driver, Kill, bumpy, differences, portrait, watching
 
@@ -71,7 +69,7 @@ def asked_in_the_background(run: Path, when: threading.Event) -> Iterator[list[A
 
     def ask() -> None:
         assert when.wait(240)
-        answers.append(ask_to_stop(run, 60))
+        answers.append(request_stop(run, 60))
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -206,10 +204,10 @@ def test_a_wish_of_last_week_stops_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(interrupts, "LOOK_SECONDS", 0.001)
     run = tmp_path / "run"
     minimize(bumpy, [1.0, 0.5], 1.0, rng=1, max_evaluations=20, run_dir=run)
-    leave_wish(run)
+    write_stop_request(run)
     (run / ".stop.abcdefgh.tmp").touch()  # of a `fmnes stop` that was killed
-    assert fmnes.read_run(run).result.nfev == 20 and is_wish(run / STOP)
-    assert ask_to_stop(run, 0) is Answer.NOT_RUNNING
+    assert fmnes.read_run(run).result.nfev == 20 and is_stop_request(run / STOP)
+    assert request_stop(run, 0) is Answer.NOT_RUNNING
 
     def slow(x: Any) -> float:
         time.sleep(0.005)
@@ -223,7 +221,7 @@ def test_a_wish_of_last_week_stops_nothing(tmp_path: Path, monkeypatch: pytest.M
 def test_a_run_that_evaluated_nothing_may_begin_again_with_a_wish_in_it(tmp_path: Path) -> None:
     run = tmp_path / "run"
     RunDirectory.create(run, {}).close()
-    leave_wish(run)
+    write_stop_request(run)
     assert minimize(bumpy, [1.0, 0.5], 1.0, rng=1, max_evaluations=20, run_dir=run).nfev == 20
     assert not (run / STOP).exists()
     (run / STOP).mkdir()
@@ -232,7 +230,7 @@ def test_a_run_that_evaluated_nothing_may_begin_again_with_a_wish_in_it(tmp_path
 
 
 def test_a_wish_alone_makes_no_directory_ours(tmp_path: Path) -> None:
-    leave_wish(tmp_path)
+    write_stop_request(tmp_path)
     with pytest.raises(RunError, match="found stop in it"):
         minimize(bumpy, [1.0, 0.5], 1.0, rng=1, max_evaluations=20, run_dir=tmp_path)
     assert os.listdir(tmp_path) == [STOP]
@@ -240,8 +238,8 @@ def test_a_wish_alone_makes_no_directory_ours(tmp_path: Path) -> None:
 
 def test_a_wish_moves_aside_with_its_run(tmp_path: Path) -> None:
     minimize(bumpy, [1.0, 0.5], 1.0, rng=1, max_evaluations=20, run_dir=tmp_path / "run")
-    leave_wish(tmp_path / "run")
-    assert is_wish(move_aside(tmp_path / "run") / STOP)
+    write_stop_request(tmp_path / "run")
+    assert is_stop_request(archive_run(tmp_path / "run") / STOP)
 
 
 def test_kill_9_with_a_wish_in_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +248,7 @@ def test_kill_9_with_a_wish_in_the_directory(tmp_path: Path, monkeypatch: pytest
         driver.process.send_signal(signal.SIGSTOP)
         done = command_line("stop", driver.run, "--wait", "0.2")
         assert done.returncode == 1 and "asked to stop, and still runs after 0.2 s" in done.stdout
-        assert is_wish(driver.run / STOP)
+        assert is_stop_request(driver.run / STOP)
         driver.kill()
     assert differences(finish(driver, monkeypatch), SCENARIOS["plain"].reference()) == []
     assert not (driver.run / STOP).exists()
@@ -289,7 +287,7 @@ def test_what_is_not_ours_is_no_wish_and_stays(
         if not os.path.lexists(run / STOP):
             make(run / STOP)
             with pytest.raises(RunError, match="found a file that is not ours"):
-                ask_to_stop(run, 0)
+                request_stop(run, 0)
             refused.append(os.lstat(run / STOP).st_ino)
         time.sleep(0.003)
         return bumpy(x)

@@ -19,8 +19,8 @@ import pytest
 
 import fmnes
 from fmnes import StopReason
-from fmnes.cli.page import live, pictures
-from fmnes.cli.page.server import HOST, Server, serve_at
+from fmnes.html import document, live
+from fmnes.html.server import HOST, Server, serve_at
 from fmnes.storage.directory import LOCK, LOG
 from fmnes.storage.lock import RunLock
 from tests.browser import open_browser
@@ -242,12 +242,12 @@ def test_a_busy_machine_is_left_to_the_run(tmp_path: Path, monkeypatch: pytest.M
         assert not pace.due
         seconds["wall"] += 0.02
         assert pace.due
-    drawn = dict.fromkeys(pictures.PICTURES)
+    drawn = dict.fromkeys(document.PICTURES)
     order = []
     for _ in range(8):
         order.append(next(iter(drawn)))
         drawn = live._then(order[-1], drawn, None)
-    others = [name for name in pictures.PICTURES if name != live.COURSE]
+    others = [name for name in document.PICTURES if name != live.COURSE]
     assert order == [name for other in others for name in (live.COURSE, other)]
 
 

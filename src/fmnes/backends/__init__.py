@@ -139,7 +139,7 @@ def jax_backend(
     axis: the name of the `vmap` axis along which runs go in lockstep; a branch that none of them takes is
         then skipped. None: one run, or a `vmap` that has no name.
     decompositions: "library" calls LAPACK on a CPU and cuSOLVER on a GPU, which takes the matrices of a batch
-        one by one; "rotations" (backends/rotations.py) treats the whole batch in every step. None: the
+        one by one; "rotations" (backends/jax.py) treats the whole batch in every step. None: the
         library on a CPU, rotations elsewhere.
     """
     try:

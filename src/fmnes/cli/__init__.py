@@ -13,20 +13,20 @@ from fmnes.version import __version__
 
 #: Where each command is. It is loaded when it is asked for, and `fmnes --help` asks for all of them.
 _HOMES = {
-    "demo": "demo.demo",
-    "init": "problems.init",
-    "check": "problems.check",
-    "try": "problems.try_",
-    "minimize": "runs.minimize",
-    "resume": "runs.resume",
-    "stop": "stop.stop",
-    "worker": "worker.worker",
-    "show": "show.show",
-    "export": "export.export",
-    "report": "report.report",
-    "watch": "watch.watch",
-    "reproduce": "reproduction.reproduce",
-    "bench": "bench.app",
+    "demo": "fmnes_bench.demo.demo",
+    "init": "fmnes.cli.problem.init",
+    "check": "fmnes.cli.problem.check",
+    "try": "fmnes.cli.problem.try_",
+    "minimize": "fmnes.cli.runs.minimize",
+    "resume": "fmnes.cli.runs.resume",
+    "stop": "fmnes.cli.runs.stop",
+    "worker": "fmnes.cli.worker.worker",
+    "show": "fmnes.cli.show.show",
+    "export": "fmnes.cli.show.export",
+    "report": "fmnes.cli.show.report",
+    "watch": "fmnes.cli.watch.watch",
+    "reproduce": "fmnes.cli.bench.reproduce",
+    "bench": "fmnes.cli.bench.app",
 }
 
 
@@ -42,8 +42,8 @@ class _Command(TyperCommand):
 
 class _Commands(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
-        module, _, function = _HOMES[name].partition(".")
-        found = getattr(import_module(f"fmnes.cli.{module}"), function)
+        module, _, function = _HOMES[name].rpartition(".")
+        found = getattr(import_module(module), function)
         if not isinstance(found, typer.Typer):
             command, found = found, typer.Typer(add_completion=False)
             found.command(name, cls=_Command)(command)

@@ -1,15 +1,71 @@
-"""`fmnes bench`: the speed beside the peers; each further benchmark is a command below it."""
+"""`fmnes bench` and `fmnes reproduce`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
 
 from fmnes.arguments import check_number
-from fmnes.cli.bar import show_bar
 from fmnes.errors import ArgumentError
+
+# -- The bar over many runs that take hours.
+
+
+@contextmanager
+def show_bar(what: str, out: str | Path) -> Iterator[Callable[[float, float], None]]:
+    """A bar on stderr, to be called with the work done and the work in all; Ctrl-C says where it is kept."""
+    columns = ("{task.percentage:>3.0f}%", BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what)
+        try:
+            yield lambda done, total: bar.update(task, completed=done, total=total or 1)
+        except KeyboardInterrupt:
+            bar.stop()
+            typer.echo(f"interrupted; finished {what} are kept in {out}: the same command goes on from there")
+            raise typer.Exit(130) from None
+
+
+# -- `fmnes reproduce`.
+
+
+def reproduce(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="table-2, table-3, table-4, corrections, figure-1, sweep, or all (but the sweep)."
+        ),
+    ] = "all",
+    trials: Annotated[int, typer.Option(help="Trials per cell; the paper has 50.")] = 50,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for results and report.")] = Path("reproduction"),
+    method: Annotated[str | None, typer.Option(help="Only this method, such as FM-NES.")] = None,
+) -> None:
+    """Run the paper's experiments and set our numbers beside the published ones.
+
+    All tables with 50 trials take about half an hour on 2 cores; table-2 with 3 trials half a minute.
+    """
+    from fmnes_bench.reproduction import reproduce as run
+    from fmnes_bench.reproduction.report import HEAD, table_rows
+
+    with show_bar("trials", out) as progress:
+        rows = run(what, trials=trials, workers=workers, out=out, method=method, progress=progress)
+    if rows:
+        table = Table(*HEAD)
+        for line in table_rows(rows):
+            table.add_row(*line)
+        Console().print(table)
+    typer.echo(f"report: {out / ('sweep.md' if what == 'sweep' else 'report.md')}, and the same as .html")
+
+
+# -- `fmnes bench`: the speed beside the peers; each further benchmark is a command below it.
+
 
 app = typer.Typer(name="bench", invoke_without_command=True, add_completion=False)
 
@@ -27,7 +83,7 @@ def speed(
     """Overhead per evaluation beside the peers (extra `bench`), all in one run on one thread."""
     if context.invoked_subcommand is not None:
         return
-    from fmnes.benchmark.run import in_one_thread
+    from fmnes_bench.speed import in_one_thread
 
     for name, text in (("full", full), ("linear", linear)):
         for word in _words(text):
@@ -58,8 +114,8 @@ def search(
 
     Runs that the folder has are not run again; to run a method anew, take its lines out of the CSV file.
     """
-    from fmnes.benchmark.search import search as run
-    from fmnes.benchmark.search.contestants import DEFAULT, is_installed
+    from fmnes_bench.search import search as run
+    from fmnes_bench.search.peers import DEFAULT, is_installed
 
     chosen = list(DEFAULT) if methods is None else _words(methods)
     if methods is None:  # a peer that was asked for by name is an error
@@ -107,7 +163,7 @@ def coco(
 
     Finished runs are kept: the same command, or one with more methods, goes on from there.
     """
-    from fmnes.benchmark.coco.study import coco as run
+    from fmnes_bench.coco.study import coco as run
 
     with show_bar("runs", out) as progress:
         report = run(

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from fmnes.arguments import check_count, check_path, shown
-from fmnes.cli.wording import argument_of, plain_words
+from fmnes.cli.messages import argument_of, plain_words
 from fmnes.errors import ArgumentError, nearest
+from fmnes.evaluation.programs.checks import parse, read_text
 from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.programs.runnable import check_runnable
-from fmnes.evaluation.programs.toml import parse, read_text
+from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.parameters import KEYS, Parameter, read_parameter
 from fmnes.space import Space, make_space
 

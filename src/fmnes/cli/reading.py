@@ -1,23 +1,159 @@
-"""A run directory as the command line reads it. It may come from elsewhere: all of it is doubted."""
+"""Paths and run directories as the command line reads them; nothing in them is trusted."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmnes.arguments import is_number
-from fmnes.cli.next_steps import Ending, can_be_named
-from fmnes.errors import ArgumentError, FmnesError, RunError
+from fmnes.arguments import is_number, shown
+from fmnes.cli.messages import RunOutcome, Step, as_argument, as_line, as_lines, can_be_named, where_a_run_is
+from fmnes.cli.problem_file import ProblemFile
+from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
+from fmnes.reading.run import Run
 from fmnes.result import Result, StopReason
-from fmnes.run.reading import Run
-from fmnes.run.words import space_of
-from fmnes.storage.directory import PREVIOUS, SNAPSHOT, RunDirectory, read_config
+from fmnes.space import named_space_from_config
+from fmnes.storage.directory import (
+    CONFIG,
+    LOCK,
+    PREVIOUS,
+    SNAPSHOT,
+    RunDirectory,
+    is_run,
+    next_free,
+    read_config,
+)
+from fmnes.storage.lock import holder
 from fmnes.storage.rows import MAX_STORED_DIMENSION
+
+# -- The paths on the command line: problem files and run directories, and what was meant by a wrong one.
+
+
+#: A folder of more entries is not searched for what may have been meant.
+_MANY = 1000
+
+
+def check_run(run: Path) -> None:
+    """Raises RunError for what cannot be a run directory, and says which one may have been meant."""
+    if not os.path.lexists(run):
+        raise RunError(f"{run}: found nothing there, wanted a run directory{_similar(run, is_run)}")
+    if not run.is_dir():
+        raise RunError(f"{run}: found a file, wanted a run directory{_meant(run.with_suffix('.run'))}")
+    if not os.path.lexists(run / CONFIG):
+        inside = [path for path in _entries(run) if path.is_dir() and is_run(path)]
+        hint = _meant(inside[0]) if inside else "; `fmnes minimize` makes one"
+        raise RunError(f"{run}: found no {CONFIG} in it, wanted a run directory{hint}")
+
+
+def check_problem(path: Path) -> None:
+    """Raises ArgumentError where there is no file, and says which one may have been meant."""
+    if not os.path.lexists(path):
+        similar = _similar(path, lambda other: other.suffix == ".toml")
+        hint = similar or "; to write one:  fmnes init"
+        raise ArgumentError(f"{path}: found nothing there, wanted a problem file{hint}")
+    if path.is_dir():
+        files = _problems(path)
+        hint = f"; did you mean '{files[0]}'?" if files else ""
+        raise ArgumentError(f"{path}: found a folder, wanted a problem file{hint}")
+
+
+def no_problem(word: str) -> ArgumentError:
+    """For a word that is no problem file, where nothing says that it is a program."""
+    path = Path(word)
+    hint = ""
+    if path.is_dir() and is_run(path):
+        hint = f"; this is a run, to go on with it:  fmnes resume {as_argument(path)}"
+    elif path.is_dir():
+        files = _problems(path)
+        hint = f"; did you mean:  fmnes minimize {as_argument(files[0])}" if files else ""
+    return ArgumentError(
+        f"{word}: found neither a problem file, whose name ends in .toml, nor --param for a program; wanted "
+        f"one of them{hint}"
+    )
+
+
+def _problems(folder: Path) -> list[Path]:
+    return sorted(entry for entry in _entries(folder) if entry.suffix == ".toml")
+
+
+def _meant(path: Path) -> str:
+    return f"; did you mean {str(path)!r}?" if path.is_dir() and is_run(path) else ""
+
+
+def _similar(path: Path, fits: Callable[[Path], bool]) -> str:
+    names = [entry.name for entry in _entries(path.parent) if fits(entry)]
+    return nearest(path.name, names)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))
+    except (OSError, ValueError):
+        return []
+    return [folder / name for name in names] if len(names) <= _MANY else []
+
+
+# -- What differs between a run and its problem file, as that is now: as far as the run remembers.
+
+
+#: More are only counted.
+MAX_SHOWN = 5
+
+
+def changes(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Such as "width.upper is 2.0, was 1.0". Both as `config.json` has them: objective and parameters."""
+    now = json.loads(json.dumps(now))  # tuples as lists, as they were read
+    found = _differences(_program(was), _program(now), "", {"argv": "command"})
+    old, new = _tables(was), _tables(now)
+    if old and new:
+        found += [f"{name} is new" for name in new if name not in old]
+        found += [f"{name} is gone" for name in old if name not in new]
+        for name in old:
+            found += _differences(old[name], new.get(name), f"{name}.", {})
+    more = len(found) - MAX_SHOWN
+    return [*found[:MAX_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _differences(was: Any, now: Any, prefix: str, words: dict[str, str]) -> list[str]:
+    if not isinstance(was, dict) or not isinstance(now, dict):
+        return []
+    keys = [key for key in was if key in now or prefix] + [key for key in now if prefix and key not in was]
+    return [
+        f"{prefix}{words.get(key, key)} is {_value(now.get(key))}, was {_value(was.get(key))}"
+        for key in keys
+        if was.get(key) != now.get(key)
+    ]
+
+
+def _program(config: dict[str, Any]) -> Any:
+    """What is run; where the problem file is does not change it."""
+    objective = config.get("objective")
+    if not isinstance(objective, dict):
+        return None
+    return {key: value for key, value in objective.items() if key != "problem_file"}
+
+
+def _tables(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The parameters by name."""
+    tables = config.get("parameters")
+    if not isinstance(tables, list):
+        return {}
+    return {str(table["name"]): table for table in tables if isinstance(table, dict) and "name" in table}
+
+
+def _value(value: Any) -> str:
+    return "not set" if value is None else shown(value)
+
+
+# -- A run directory as the command line reads it. It may come from elsewhere: all of it is doubted.
+
 
 #: What data of another shape than ours raises.
 _UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
@@ -25,7 +161,7 @@ _UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, Ove
 Point = dict[str, Any]
 
 
-class Begun(NamedTuple):
+class RunConfig(NamedTuple):
     """What a run was asked to do."""
 
     run: Path
@@ -49,14 +185,14 @@ class Begun(NamedTuple):
         return str(self.objective["name"]) if self.objective["kind"] == "function" else None
 
 
-def read_begun(run: Path) -> Begun:
+def read_run_config(run: Path) -> RunConfig:
     """What the run was asked to do."""
     return _begun(run, read_config(run))
 
 
-def read_program(run: Path) -> Begun:
+def read_program(run: Path) -> RunConfig:
     """The same of a run that can go on from here: one of a program."""
-    begun = read_begun(run)
+    begun = read_run_config(run)
     if begun.function is not None:
         call = f"fmnes.resume({str(run)!r}, {begun.function})"
         how = f"; from Python:  {call}" if can_be_named(begun.function) else ""
@@ -70,14 +206,14 @@ def read_program(run: Path) -> Begun:
     return begun
 
 
-def ending_of(result: Result, begun: Begun) -> Ending:
+def ending_of(result: Result, begun: RunConfig) -> RunOutcome:
     found, failed = result.x is not None, result.n_infeasible > 0
     return _ending(
         begun, result.stop_reason, success=result.success, found=found, failed=failed, evaluations=result.nfev
     )
 
 
-def names_of(result: Result, begun: Begun) -> Callable[[Any], Point]:
+def names_of(result: Result, begun: RunConfig) -> Callable[[Any], Point]:
     """A point of the result in the user's names and units, which of named parameters it has already."""
     names = result.parameters
     if names is None:  # arrays
@@ -86,16 +222,16 @@ def names_of(result: Result, begun: Begun) -> Callable[[Any], Point]:
 
 
 def _ending(
-    begun: Begun,
+    begun: RunConfig,
     reason: StopReason | None,
     *,
     success: bool,
     found: bool,
     failed: bool,
     evaluations: int,
-) -> Ending:
+) -> RunOutcome:
     seconds = begun.settings.get("max_seconds")
-    return Ending(
+    return RunOutcome(
         begun.run,
         reason,
         success=success,
@@ -114,11 +250,11 @@ def count_evaluations(run: Path) -> int:
         return directory.log.count()
 
 
-def ending_now(run: Run, path: Path) -> Ending:
+def ending_now(run: Run, path: Path) -> RunOutcome:
     """How a run stands that was read from this path, as its user wrote it."""
     result = run.result
     return _ending(
-        read_begun(path),
+        read_run_config(path),
         None if result is None else result.stop_reason,
         success=result is not None and result.success,
         found=run.best.x is not None,
@@ -127,7 +263,7 @@ def ending_now(run: Run, path: Path) -> Ending:
     )
 
 
-def unshown(run: Run) -> str:
+def why_hidden(run: Run) -> str:
     """Why there is no best point although there is a best value; empty if there is one."""
     if run.best.x is not None or not math.isfinite(run.best.fun):
         return ""
@@ -137,7 +273,7 @@ def unshown(run: Run) -> str:
     )
 
 
-def _begun(run: Path, config: dict[str, Any]) -> Begun:
+def _begun(run: Path, config: dict[str, Any]) -> RunConfig:
     objective, settings = config.get("objective"), config.get("settings")
     wanted = {"command": "argv", "function": "name"}
     if not isinstance(objective, dict) or wanted.get(str(objective.get("kind"))) not in objective:
@@ -147,7 +283,7 @@ def _begun(run: Path, config: dict[str, Any]) -> Begun:
     except _UNUSABLE as error:
         raise RunError(f"{run}: found an unusable configuration ({error})") from None
     settings = settings if isinstance(settings, dict) else {}
-    return Begun(run, objective, settings, _problem(run, objective), named, config)
+    return RunConfig(run, objective, settings, _problem(run, objective), named, config)
 
 
 def _problem(run: Path, objective: dict[str, Any]) -> Path | None:
@@ -161,7 +297,7 @@ def _problem(run: Path, objective: dict[str, Any]) -> Path | None:
 
 
 def _names(config: dict[str, Any]) -> Callable[[Sequence[float]], Point]:
-    space = space_of(config)
+    space = named_space_from_config(config)
     if space is not None:
         return lambda x: space.named(np.asarray(x, dtype=float))
     names = [str(name) for name in config["objective"].get("names") or ()]
@@ -174,3 +310,37 @@ def _names(config: dict[str, Any]) -> Callable[[Sequence[float]], Point]:
         return dict(zip(words, values, strict=True))
 
     return named
+
+
+# -- Where a run was to begin and there is one already: what is there, what differs, and what to do.
+
+
+def run_exists_error(run: Path, words: list[str], problem: ProblemFile) -> RunError:
+    """words: the arguments of `fmnes minimize`, if it was not begun from a command line."""
+    typed = sys.argv[2:] if sys.argv[1:2] == ["minimize"] else words
+    resumable = (run / SNAPSHOT).exists() or (run / PREVIOUS).exists()
+    user = holder(run / LOCK)
+    found, steps = "a run", where_a_run_is(typed, run, next_free(run), _beside(run), resumable)
+    if user:
+        found, steps = f"a run in use by {user}", [Step("to look at it", as_line("show", run)), steps[-1]]
+    try:
+        differs = changed(read_run_config(run), problem)
+    except RunError:  # of an older or another version
+        differs = []
+    if differs:
+        found += f" of another problem ({'; '.join(differs)})"
+    return RunError(f"{run}: found {found}, wanted a new or empty directory\n{as_lines(steps)}")
+
+
+def changed(begun: RunConfig, problem: ProblemFile) -> list[str]:
+    """What the problem says otherwise than the run, as far as that is known."""
+    from fmnes.run.settings import describe_objective
+
+    now = {"objective": describe_objective(problem.command), "parameters": problem.space.as_json()}
+    return changes(begun.as_kept, now)
+
+
+def _beside(run: Path) -> Path:
+    """A name that is free, such as problem-2.run."""
+    numbered = (run.with_stem(f"{run.stem}-{n}") for n in itertools.count(2))
+    return next(path for path in numbered if not os.path.lexists(path))

@@ -1,4 +1,4 @@
-"""`fmnes minimize` and `resume`: runs of external programs, kept in run directories."""
+"""`fmnes minimize`, `resume` and `stop`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,55 @@ from rich.console import Console
 
 import fmnes
 from fmnes.arguments import check_count, check_path
-from fmnes.cli import output, places, reading
-from fmnes.cli.methods import Method
-from fmnes.cli.next_steps import anew, as_line, as_lines, as_page, next_steps, when_broken
+from fmnes.cli import messages, reading
+from fmnes.cli.messages import (
+    Step,
+    anew,
+    argument_of,
+    as_line,
+    as_lines,
+    as_option,
+    as_page,
+    next_steps,
+    plain_words,
+    when_broken,
+)
 from fmnes.cli.problem_file import ProblemFile, in_file, make_problem, parse_parameter, read_problem
-from fmnes.cli.taken import changed, taken
+from fmnes.cli.reading import changed, run_exists_error
 from fmnes.cli.watch import open_watch
-from fmnes.cli.wording import argument_of, as_option, plain_words
 from fmnes.cli.worker import Queue, queue_options
-from fmnes.errors import ArgumentError, FmnesError, ObjectiveError
-from fmnes.evaluation.programs.toml import read_text
-from fmnes.report.live import LiveDisplay
-from fmnes.result import Result, View
-from fmnes.storage.aside import move_aside
-from fmnes.storage.directory import RunExists
+from fmnes.display.live import LiveDisplay
+from fmnes.errors import ArgumentError, FmnesError, ObjectiveError, nearest
+from fmnes.evaluation.programs.checks import read_text
+from fmnes.reading.run import read_run
+from fmnes.result import Result, StopReason, View
+from fmnes.storage.directory import Answer, RunExists, archive_run, request_stop
+from fmnes.strategies import METHODS
+
+# -- The methods on the command line: one option for all commands that have it.
+
+
+def check_method(method: str | None) -> str | None:
+    """Raises ArgumentError with all names: on the command line there are no settings besides."""
+    if method is not None and method not in METHODS:
+        raise ArgumentError(
+            f"--method: found {method!r}, wanted one of {', '.join(METHODS)}{nearest(method, METHODS)}"
+        )
+    return method
+
+
+def complete_method(incomplete: str) -> list[str]:
+    """What the shell offers at a tab."""
+    return [method for method in METHODS if method.startswith(incomplete)]
+
+
+Method = Annotated[
+    str | None,
+    typer.Option(help=f"One of {', '.join(METHODS)}.", autocompletion=complete_method, callback=check_method),
+]
+
+
+# -- `fmnes minimize` and `resume`: runs of external programs, kept in run directories.
 
 
 def whole(text: str) -> int:
@@ -145,9 +180,9 @@ def minimize(
             return begin(**more)
         except RunExists:
             if not again:
-                raise taken(kept, words, problem) from None
-        moved = kept.with_name(move_aside(kept).name)
-        output.say(Console(stderr=True), f"the run that was there is now {moved}")
+                raise run_exists_error(kept, words, problem) from None
+        moved = kept.with_name(archive_run(kept).name)
+        messages.say(Console(stderr=True), f"the run that was there is now {moved}")
         return begin(**more)
 
     _run(run, kept, LiveDisplay(options.get("max_evaluations")), as_json, open_it, file)
@@ -174,7 +209,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a run: after a crash, Ctrl-C, a program that was broken, or with a larger budget."""
-    places.check_run(run)
+    reading.check_run(run)
     begun = reading.read_program(run)
     _say_changes(begun)
     flags = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "target": target}
@@ -203,10 +238,10 @@ def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
         if params:
             raise ArgumentError("--param: found together with a problem file, wanted one of them")
         path = Path(words[0])
-        places.check_problem(path)
+        reading.check_problem(path)
         return read_problem(path), path.with_suffix(".run")
     if len(words) == 1 and not params:
-        raise places.no_problem(words[0])
+        raise reading.no_problem(words[0])
     if not params:
         raise ArgumentError(
             "--param: found none, wanted one for each parameter, such as --param width=0.1..10"
@@ -245,17 +280,17 @@ def _run(
         except ObjectiveError as error:
             raise ObjectiveError(f"{error}\n{as_lines(when_broken(kept, problem))}") from None
         display.end(result)
-    begun = reading.read_begun(kept)._replace(problem=problem)
+    begun = reading.read_run_config(kept)._replace(problem=problem)
     named = reading.names_of(result, begun)
     if as_json:
-        typer.echo(json.dumps(output.as_json(result, named)))
+        typer.echo(json.dumps(messages.as_json(result, named)))
     else:
         console = Console()
-        output.show_point(console, None if result.x is None else named(result.x), result.fun)
-        output.show_ending(console, result)
-        output.say(console, f"kept in {kept}; to see it again:  {as_line('show', kept)}")
-        output.show_steps(console, [as_page(kept), *next_steps(reading.ending_of(result, begun))])
-    raise typer.Exit(output.exit_code(result))
+        messages.show_point(console, None if result.x is None else named(result.x), result.fun)
+        messages.show_ending(console, result)
+        messages.say(console, f"kept in {kept}; to see it again:  {as_line('show', kept)}")
+        messages.show_steps(console, [as_page(kept), *next_steps(reading.ending_of(result, begun))])
+    raise typer.Exit(messages.exit_code(result))
 
 
 def _opening(kept: Path, update: Callable[[View], Any]) -> Callable[[View], Any]:
@@ -270,7 +305,7 @@ def _opening(kept: Path, update: Callable[[View], Any]) -> Callable[[View], Any]
     return update_and_open
 
 
-def _say_changes(begun: reading.Begun) -> None:
+def _say_changes(begun: reading.RunConfig) -> None:
     """A run goes on as it began; who has changed the problem file meanwhile may expect otherwise."""
     if begun.problem is None:
         return
@@ -280,4 +315,34 @@ def _say_changes(begun: reading.Begun) -> None:
         return
     if found:
         text = f"{begun.problem} has changed ({'; '.join(found)}), and the run goes on as it began"
-        output.say(Console(stderr=True), f"{text}; to begin anew:  {anew(begun.run, begun.problem)}")
+        messages.say(Console(stderr=True), f"{text}; to begin anew:  {anew(begun.run, begun.problem)}")
+
+
+# -- `fmnes stop`: end a run from another terminal, or another machine.
+
+
+def stop(
+    run: Annotated[Path, typer.Argument(help="The run directory.")],
+    wait: Annotated[float, typer.Option(help="Seconds to wait until it has stopped.", min=0.0)] = 10.0,
+) -> None:
+    """Ask a running run to stop, as Ctrl-C would; `fmnes resume` goes on with it.
+
+    The exit status is 0 if it does not run any more, and 1 if it still does after the wait.
+    """
+    reading.check_run(run)
+    console = Console()
+    answer = request_stop(run, wait)
+    if answer is Answer.ASKED:
+        messages.say(
+            console, "the run is asked to stop" + (f", and still runs after {wait:g} s" if wait else "")
+        )
+        messages.show_steps(console, [Step("to look at it", as_line("show", run))])
+        raise typer.Exit(1 if wait else 0)
+    found = read_run(run)
+    reason = None if found.result is None else found.result.stop_reason
+    if answer is Answer.NOT_RUNNING:
+        began = "not running"
+    else:  # it may have come to its end in the same moment
+        began = "stopped" if reason in (StopReason.INTERRUPTED, None) else "ended by itself"
+    messages.say(console, f": {found.message}" if found.message else "", bold=began)
+    messages.show_steps(console, [] if found.running else next_steps(reading.ending_now(found, run)))

@@ -1,18 +1,27 @@
-"""`fmnes show`: a run as it stands, and why evaluations failed."""
+"""`fmnes show`, `export` and `report`."""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
+import webbrowser
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from fmnes.cli import output, places, reading
-from fmnes.cli.next_steps import Step, as_line, next_steps
-from fmnes.run.reading import Reason, Run, read_run
+from fmnes._files import atomic_write, open_regular
+from fmnes.cli import messages, reading
+from fmnes.cli import messages as shown
+from fmnes.cli.messages import Step, as_line, next_steps
+from fmnes.errors import ArgumentError, RunError
+from fmnes.evaluations import write, write_stream
+from fmnes.reading.run import Reason, Run, read_run
+
+# -- `fmnes show`: a run as it stands, and why evaluations failed.
 
 
 def show(
@@ -24,26 +33,26 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
     """Show a run, also while it is running: its state, the best point, and what failed."""
-    places.check_run(run)
+    reading.check_run(run)
     found = read_run(run)
     if as_json:
         typer.echo(json.dumps(_as_json(found)))
         return
     console = Console()
-    output.say(console, f": {found.message}" if found.message else "", bold=found.state)
-    output.show_point(console, _best(found), found.best.fun, reading.unshown(found))
-    output.say(console, output.counted(found.answered, found.failed))
+    messages.say(console, f": {found.message}" if found.message else "", bold=found.state)
+    messages.show_point(console, _best(found), found.best.fun, reading.why_hidden(found))
+    messages.say(console, messages.counted(found.answered, found.failed))
     if found.made_again:
-        output.say(console, f"{found.made_again} more are made again: the program looked broken")
+        messages.say(console, f"{found.made_again} more are made again: the program looked broken")
     failed, lost = _reasons(found)
     if failures:
-        output.show_in_full(console, failed)
-        output.show_in_full(console, lost, prefix="lost: ")
+        messages.show_in_full(console, failed)
+        messages.show_in_full(console, lost, prefix="lost: ")
         console.print()
     else:
-        output.show_reasons(console, [(one.reason, one.count) for one in failed])
-        output.show_reasons(console, [(one.reason, one.count) for one in lost], prefix="lost: ")
-    output.show_steps(console, _steps(found, run, failures))
+        messages.show_reasons(console, [(one.reason, one.count) for one in failed])
+        messages.show_reasons(console, [(one.reason, one.count) for one in lost], prefix="lost: ")
+    messages.show_steps(console, _steps(found, run, failures))
 
 
 def _best(found: Run) -> reading.Point | None:
@@ -73,9 +82,103 @@ def _as_json(found: Run) -> dict[str, Any]:
         "evaluations": found.answered,
         "failed": found.failed,
         "statuses": found.summary.statuses,
-        "failures": [output.reason_as_json(one) for one in failed],
-        "lost": [output.reason_as_json(one) for one in lost],
+        "failures": [messages.reason_as_json(one) for one in failed],
+        "lost": [messages.reason_as_json(one) for one in lost],
         "fun": found.best.fun if math.isfinite(found.best.fun) else None,
         "parameters": _best(found),
-        "note": reading.unshown(found) or None,
+        "note": reading.why_hidden(found) or None,
     }
+
+
+# -- `fmnes export`: the evaluations of a run for other programs.
+
+
+class Format(StrEnum):
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The run directory.")],
+    format: Annotated[
+        Format | None,
+        typer.Option(help="By default what the name of --output ends in, or csv.", show_default=False),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="A file to write; by default the standard output.", show_default=False),
+    ] = None,
+) -> None:
+    """Write every evaluation of a run, in its names and units, as CSV, JSON or Parquet."""
+    if format is None:
+        ending = "" if output is None else output.suffix.removeprefix(".").lower()
+        format = Format(ending) if ending in [known.value for known in Format] else Format.csv
+    if output is None and format is Format.parquet:
+        raise ArgumentError("output: found none, wanted a file for Parquet: --output evaluations.parquet")
+    reading.check_run(run)
+    tables = read_run(run).tables()
+    if output is not None:
+        write(tables, format.value, output)
+        return
+    try:
+        # Bytes: what a terminal's encoding lacks must not be spelt out in a file.
+        with open(sys.stdout.fileno(), "wb", closefd=False) as file:
+            write_stream(tables, format.value, file)
+    except BrokenPipeError:  # whoever reads it has had enough
+        pass
+    except OSError as error:
+        raise RunError(f"the output could not be written ({error})") from None
+
+
+# -- `fmnes report`: a run as one page to look at, to keep and to send.
+
+
+#: Where it is written unless the user says: in the run directory.
+REPORT = "report.html"
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="The run directory.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"The file to write; by default {REPORT} in the run directory.", show_default=False
+        ),
+    ] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+) -> None:
+    """Write a run as one HTML page with its plots, also while it is running."""
+    reading.check_run(run)
+    from fmnes.plots.drawing import need_matplotlib
+
+    need_matplotlib()
+    from fmnes.html.document import report as page
+
+    target = run / REPORT if output is None else output
+    if output is None and not _is_ours(target):
+        raise RunError(f"{target}: found a file that is not ours, wanted another place: --output")
+    markup = page(run)
+    try:
+        with atomic_write(target) as file:
+            file.write(markup.encode())
+    except OSError as error:
+        # Without the names of the error, of which one is a temporary file's.
+        why = error.strerror or error
+        raise RunError(f"{target}: could not be written ({why}); wanted another place: --output") from None
+    shown.say(Console(), f"the report is {shown.near(target)}")
+    if open_it and not webbrowser.open(target.absolute().as_uri()):
+        shown.say(Console(stderr=True), f"found no browser to open {target}")
+
+
+def _is_ours(path: Path) -> bool:
+    """A report from before, or nothing."""
+    from fmnes.html.markup import GENERATOR
+
+    try:
+        with open_regular(path) as file:
+            return GENERATOR.encode() in file.read(1000)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

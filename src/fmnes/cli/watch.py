@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fmnes.cli import output, places
+from fmnes.cli import messages, reading
 from fmnes.errors import FmnesError
 from fmnes.storage.directory import LOCK
 from fmnes.storage.lock import holder
 
 if TYPE_CHECKING:
-    from fmnes.cli.page.server import Server
+    from fmnes.html.server import Server
 
 #: Seconds after which a page that belongs to one run is closed when the run is over and nobody looks at it.
 LEFT_SECONDS = 60
@@ -41,11 +41,11 @@ def watch(
 ) -> None:
     """Show a run as a live page, with a button to stop it; Ctrl-C ends the page, not the run."""
     if os.path.lexists(run) and not _begins(run):
-        places.check_run(run)
+        reading.check_run(run)
     from fmnes.plots.drawing import need_matplotlib
 
     need_matplotlib()
-    from fmnes.cli.page.server import serve_at
+    from fmnes.html.server import serve_at
 
     if hasattr(os, "nice"):
         os.nice(19)  # the run goes first
@@ -54,11 +54,11 @@ def watch(
     except OSError as error:
         raise FmnesError(f"port: found none from {port} that is free ({error}); wanted one: --port") from None
     console = Console()
-    output.say(console, f"{run} is shown at {server.address}")
-    output.say(console, "Ctrl-C ends the page, not the run")
+    messages.say(console, f"{run} is shown at {server.address}")
+    messages.say(console, "Ctrl-C ends the page, not the run")
     with server, contextlib.ExitStack() as around:
         if open_it and not webbrowser.open(around.enter_context(_hidden(server.address))):
-            output.say(Console(stderr=True), "found no browser to open it")
+            messages.say(Console(stderr=True), "found no browser to open it")
         if until_left is not None:
             threading.Thread(target=_end_when_left, args=(server, run, until_left), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):

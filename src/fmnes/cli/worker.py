@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from fmnes.arguments import shown
-from fmnes.cli import output, places
+from fmnes.cli import messages, reading
 from fmnes.cli.problem_file import read_problem
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.queue.file_queue import FileQueue
@@ -69,13 +69,13 @@ def worker(
             "model:simulate"
         )
     if problem is not None:
-        places.check_problem(problem)
+        reading.check_problem(problem)
         objective: Any = read_problem(problem).command
     else:
         objective = load_objective(str(function))
     console = Console(stderr=True, quiet=quiet)
-    ending = work(directory, objective, idle=idle, say=lambda text: output.say(console, text))
-    output.say(console, f"{ending.evaluations} evaluations; {ending.why}")
+    ending = work(directory, objective, idle=idle, say=lambda text: messages.say(console, text))
+    messages.say(console, f"{ending.evaluations} evaluations; {ending.why}")
     raise typer.Exit(128 + ending.signal if ending.signal else 0)
 
 

@@ -1,18 +1,22 @@
-"""What an evaluator is, and which one a run gets: whoever calls the objective does it behind this."""
+"""The evaluator protocol, and the choice of the evaluator of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fmnes.arguments import check_callable, check_one_argument
+from fmnes.arguments import check_callable, check_one_argument, shown
 from fmnes.errors import ArgumentError
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
 from fmnes.space import Space
+
+# -- What an evaluator is, and which one a run gets: whoever calls the objective does it behind this.
+
 
 #: The generation that the start's own evaluation is said to be of.
 START = -1
@@ -71,8 +75,7 @@ def choose_evaluator(
     kept_in: the folder for what is kept of a Command's failed evaluations; made when there is something.
     space: named parameters; the objective gets its points in their words.
     """
-    from fmnes.evaluation.deaths import Retried  # each of them knows this module
-    from fmnes.evaluation.named import Named
+    from fmnes.evaluation.exit_status import RetryKilled  # each of them knows this module
     from fmnes.evaluation.programs.command import Command
     from fmnes.evaluation.serial import Serial, Vectorized
 
@@ -87,13 +90,13 @@ def choose_evaluator(
             # One that does more than submit, such as a queue of files, evaluates in its own way.
             made: Evaluator = make(fun, d, timeout=timeout, retries=retries, kept_in=kept_in, space=space)
             return made
-        from fmnes.evaluation.executors import evaluator_by
+        from fmnes.evaluation.executor import evaluator_by
 
         return evaluator_by(executor, fun, d, timeout=timeout, space=space)
     if isinstance(fun, Command):
         if vectorized:
             raise ArgumentError("fun: found a Command together with vectorized; wanted workers=")
-        from fmnes.evaluation.programs.runnable import check_runnable
+        from fmnes.evaluation.programs.preflight import check_runnable
 
         command = fun if timeout is None else replace(fun, timeout=timeout)
         # Any point will do: it tells the names, and which of them are whole numbers.
@@ -101,7 +104,7 @@ def choose_evaluator(
         from fmnes.evaluation.programs.runner import CommandEvaluator
 
         named = None if space is None else space.named
-        return Retried(CommandEvaluator(command, workers, kept_in, named=named), retries)
+        return RetryKilled(CommandEvaluator(command, workers, kept_in, named=named), retries)
     if space is not None:
         fun = Named(fun, space, vectorized)
     if vectorized:
@@ -111,5 +114,88 @@ def choose_evaluator(
     if workers > 1 or timeout is not None:
         from fmnes.evaluation.workers.pool import Workers
 
-        return Retried(Workers(fun, workers, timeout=timeout), retries)
+        return RetryKilled(Workers(fun, workers, timeout=timeout), retries)
     return Serial(fun, on_error)
+
+
+# -- Tasks that are not all known when a batch begins: whoever evaluates them asks for more when it has
+# room.
+
+
+class TaskStream(Sequence[Task]):
+    """A batch that grows: `draw` gives its next task, or None if there is none at the moment.
+
+    An evaluator that knows it (`takes_ahead`) ends a batch when it has nothing under way and gets nothing.
+    """
+
+    def __init__(self, draw: Callable[[], Task | None]) -> None:
+        self._draw = draw
+        self._count = 0
+        self._tasks: dict[int, Task] = {}
+        """Those that are not done with; the others would fill the memory of a long run."""
+
+    def grow(self) -> int | None:
+        """The position of the next task."""
+        task = self._draw()
+        if task is None:
+            return None
+        self._tasks[self._count] = task
+        self._count += 1
+        return self._count - 1
+
+    def pop(self, position: int) -> Task:
+        """A task that is done with."""
+        return self._tasks.pop(position)
+
+    def left(self) -> list[Task]:
+        """Those that are not done with."""
+        return list(self._tasks.values())
+
+    @overload
+    def __getitem__(self, position: int) -> Task: ...
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[Task]: ...
+    def __getitem__(self, position: Any) -> Any:
+        if position not in self._tasks:
+            raise IndexError(position)
+        return self._tasks[position]
+
+    def __len__(self) -> int:
+        """How many there have been so far."""
+        return self._count
+
+
+def further(tasks: Sequence[Task], room: float) -> list[int]:
+    """The positions of up to so many tasks that come to the batch now; none, if it was all there at once."""
+    found: list[int] = []
+    if isinstance(tasks, TaskStream):
+        while len(found) < room and (position := tasks.grow()) is not None:
+            found.append(position)
+    return found
+
+
+def check_takes_stream(evaluator: Any, ahead: float) -> None:
+    """Closes the evaluator if it does not."""
+    if ahead and not getattr(evaluator, "takes_ahead", False):
+        evaluator.close()
+        raise ArgumentError(
+            f"ahead: found {shown(ahead)} where all points of a generation are evaluated together; wanted 0, "
+            "or workers="
+        )
+
+
+# -- An objective of named parameters, as whoever evaluates it calls it: with the search's numbers.
+
+
+class Named:
+    """Calls `fun` with {name: value} in the user's units; if it is `vectorized`, with {name: (n,)}."""
+
+    def __init__(self, fun: Callable[[Any], Any], space: Space, vectorized: bool) -> None:
+        self._fun = fun
+        self._told = space.columns if vectorized else space.named
+
+    def __call__(self, x: NDArray[np.float64]) -> Any:
+        return self._fun(self._told(x))
+
+    def __repr__(self) -> str:
+        return repr(self._fun)

@@ -68,7 +68,7 @@ def pack(fun: Any, timeout: float | None, space: Space | None) -> Sent:
     if isinstance(fun, Command):
         what: Any = (fun, space)
     else:
-        from fmnes.evaluation.workers.shipping import ship  # POSIX's, as all of the workers
+        from fmnes.evaluation.workers.messages import ship  # POSIX's, as all of the workers
 
         what = ship(fun)
     path = [os.path.abspath(entry) for entry in sys.path if isinstance(entry, str)]

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import Infeasible, Lost, ObjectiveError
-from fmnes.evaluation.ahead import further
-from fmnes.evaluation.evaluator import Outcomes, Task
+from fmnes.evaluation.evaluator import Outcomes, Task, further
 from fmnes.outcome import (
     WRONG_TYPE,
     Outcome,

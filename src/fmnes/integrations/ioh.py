@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.arguments import check_number, check_rng, shown
+from fmnes.arguments import check_number, check_rng, option_alias, shown
 from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError, Infeasible, MissingExtra, nearest
-from fmnes.habits import wanted_instead
 from fmnes.result import Result, Vector, View
 from fmnes.run.minimize import minimize
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
@@ -87,7 +86,7 @@ class Algorithm:
         self._entropy = int(generator.integers(2**63)) if seed is None else seed
         for name in options:
             if name not in _OPTIONS:
-                wanted = wanted_instead(name, _OPTIONS) or f"one of {', '.join(sorted(_OPTIONS))}"
+                wanted = option_alias(name, _OPTIONS) or f"one of {', '.join(sorted(_OPTIONS))}"
                 raise ArgumentError(
                     f"Algorithm: found the option {name!r}, wanted {wanted}{nearest(name, _OPTIONS)}"
                 )

@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from fmnes.errors import ArgumentError, MissingExtra
-from fmnes.evaluation.executors import Linked
+from fmnes.evaluation.executor import Linked
 
 
 def executor(**options: Any) -> RayExecutor:

@@ -7,11 +7,8 @@ Each takes the `fmnes.Result` of `minimize`, a run directory or what `fmnes.read
 is under way, and returns a matplotlib Figure. Nothing is shown and nothing is written.
 """
 
-from fmnes.plots.comparison import compare
-from fmnes.plots.course import convergence, distribution
+from fmnes.plots.by_parameter import parameters, slices
 from fmnes.plots.drawing import as_svg
-from fmnes.plots.movement import parameters
-from fmnes.plots.reasons import failures
-from fmnes.plots.slicing import slices
+from fmnes.plots.history import compare, convergence, distribution, failures
 
 __all__ = ["as_svg", "compare", "convergence", "distribution", "failures", "parameters", "slices"]

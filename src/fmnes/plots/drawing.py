@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes._text import short
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, MissingExtra
-from fmnes.text import short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,11 +12,11 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
+from fmnes._logging import logger
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, RunError, SnapshotError
 from fmnes.evaluation.evaluator import START
-from fmnes.logger import logger
-from fmnes.run.replay import taken_back, uncounted
+from fmnes.run.recording import taken_back, uncounted
 from fmnes.run.snapshots import RunState
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog

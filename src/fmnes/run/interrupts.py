@@ -14,14 +14,14 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from fmnes.logger import logger
-from fmnes.storage.wish import has_wish, take_wish
+from fmnes._logging import logger
+from fmnes.storage.stop_request import has_stop_request, remove_stop_request
 
 #: How often it is looked for a wish: it is to be seen within a second.
 LOOK_SECONDS = 0.5
 
 
-class Wishes:
+class StopRequestWatcher:
     """Watches the run directory for a wish to stop, in a thread of its own, while the loop runs."""
 
     def __init__(self, run: Path) -> None:
@@ -33,7 +33,7 @@ class Wishes:
         self._over = threading.Event()
         self._wanted = False
 
-    def __enter__(self) -> Wishes:
+    def __enter__(self) -> StopRequestWatcher:
         if threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill"):
             self._loop = threading.get_ident()
         threading.Thread(target=self._watch, name="fmnes wishes", daemon=True).start()
@@ -53,7 +53,7 @@ class Wishes:
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_SECONDS):
-            if has_wish(self._run) and (asked_by := take_wish(self._run)):
+            if has_stop_request(self._run) and (asked_by := remove_stop_request(self._run)):
                 break
         else:
             return

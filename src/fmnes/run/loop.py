@@ -1,38 +1,194 @@
-"""The one loop: ask, evaluate, tell, observe, stop.
-
-`work.py` is what it takes to evaluate, `waves.py` and `flow.py` do it, `losses.py` and `doubts.py` judge what
-comes of it, `succession.py` leads from search to search, and `conclusion.py` is the end.
-"""
+"""The loop of a run: evaluate, observe, stop, go from search to search, and conclude."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fmnes.display.progress import Progress
 from fmnes.errors import ArgumentError, StorageError
 from fmnes.evaluation.evaluator import START, Evaluator
 from fmnes.outcome import bug_name
-from fmnes.report.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
-from fmnes.run import telling
-from fmnes.run.conclusion import conclude
-from fmnes.run.doubts import Doubts
-from fmnes.run.flow import recall, run_ahead
-from fmnes.run.interrupts import Wishes
-from fmnes.run.losses import Losses
-from fmnes.run.restarts import LOOK_XTOL
-from fmnes.run.searches import StartPoint
+from fmnes.run import log_messages
+from fmnes.run.checks import LostEvaluations, OutcomeChecks
+from fmnes.run.evaluate import Work, count_lost, evaluate, evaluate_generation, is_answer
+from fmnes.run.history import COLUMNS
+from fmnes.run.interrupts import StopRequestWatcher
+from fmnes.run.overlap import evaluate_overlapping, recall
+from fmnes.run.restarts import (
+    CONFIRM_XTOL,
+    Plan,
+    SearchSummary,
+    ending,
+    has_converged,
+    is_better,
+    next_search,
+)
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
-from fmnes.run.streak import StoppedWorking
-from fmnes.run.succession import begin_next, evaluations_left, has_gained, plan_next, run_limit_reached
-from fmnes.run.waves import count_lost, evaluate, is_answer, make_wave
-from fmnes.run.work import Work
-from fmnes.search.ending import limit_reached, steps_below, stop_at
+from fmnes.run.state import ConfirmedSearch, StartPoint, StoppedWorking
+from fmnes.search.optimizer import Optimizer
+from fmnes.search.stopping import budget_spent, fails_at, limit_reached, steps_below, stop_at, target_reached
 from fmnes.strategies.base import adapts_population_size
+
+# -- From one search of a run to the next: when all of them are over, which comes next, and how it begins.
+
+
+_GENERATION_BEST = COLUMNS.index("generation_best")
+
+
+def run_limit_reached(state: RunState, settings: Settings) -> Stop | None:
+    """The user's limits, which are on all searches together."""
+    best = state.totals.best_with(state.opt)
+    return target_reached(best, state.opt.target) or budget_spent(state.evaluations, settings.max_evaluations)
+
+
+def evaluations_left(state: RunState, settings: Settings) -> int | None:
+    return None if settings.max_evaluations is None else settings.max_evaluations - state.evaluations
+
+
+def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> Plan | None:
+    """The search after the one that ended so; None: the run is over. timed: a deadline ends the run."""
+    left = evaluations_left(state, settings)
+    if not stop.reason.restartable or (left is not None and left <= 0):
+        return None
+    return next_search(
+        searches_until(state, stop),
+        restarts=settings.restarts,
+        restart_from=settings.restart_from,
+        look=settings.second_look and state.opt.target is None,
+        limited=left is not None or timed,
+        even=state.opt.strategy.mirrored,
+        rng=state.opt.rng,
+        adaptive=adapts_population_size(state.opt.strategy),
+    )
+
+
+def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
+    """All searches; the present one has ended so."""
+    plan, opt = state.searches.plan, state.opt
+    gained = plan.kind != "look" or has_gained(state)
+    return [
+        *state.searches.past,
+        SearchSummary(
+            plan.kind,
+            plan.population_size,
+            opt.evaluations,
+            gained,
+            fails_at(opt, stop) or _settled_elsewhere(state),
+            stop,
+            opt.steps_supported,
+        ),
+    ]
+
+
+def has_gained(state: RunState) -> bool:
+    """Has the present search found something better than those before?"""
+    return is_better(state.opt.best.fun, state.totals.best.fun, _first_value(state))
+
+
+def _settled_elsewhere(state: RunState) -> bool:
+    """Has the present search seen something better than where it ended, as in another basin?"""
+    last = min(state.opt.recent_bests, default=np.inf)
+    return bool(np.isfinite(last)) and is_better(state.opt.best.fun, last, _first_value(state))
+
+
+def _first_value(state: RunState) -> float:
+    # As plain floats: what is decided from them goes into a snapshot, which takes no bool of NumPy.
+    firsts = [state.start.value, *state.history.rows[:1, _GENERATION_BEST].tolist()]
+    return max((f for f in firsts if np.isfinite(f)), default=state.totals.best.fun)
+
+
+def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> None:
+    """The search that has ended so is over, and the one of the plan begins."""
+    opt = state.opt.again(
+        _origin(state, plan.origin),
+        state.searches.first.sigma0 * plan.step,
+        plan.population_size,
+        evaluations_left(state, settings),
+    )
+    searches = state.searches
+    searches.past = searches_until(state, stop)
+    if plan.kind == "look" and searches.past[-1].gained:
+        searches.confirmed_search = ConfirmedSearch.of(state.opt)
+    searches.plan = plan
+    state.totals.take(state.opt)
+    best = state.totals.best
+    if best.x is not None:
+        opt.note_outside(best.x, best.fun)
+    state.opt = opt
+
+
+def check_origin(opt: Optimizer, restart_from: str) -> None:
+    """Raises ArgumentError unless a restart can begin there."""
+    if restart_from == "uniform" and not opt.has_finite_bounds:
+        raise ArgumentError(
+            "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
+        )
+
+
+def _origin(state: RunState, origin: str) -> NDArray[np.float64]:
+    best = state.totals.best_with(state.opt)
+    if origin == "best" and best.x is not None:
+        found: NDArray[np.float64] = best.x
+        return found
+    bounds = state.opt.bounds
+    if origin == "uniform" and bounds is not None:
+        share = state.opt.rng.random(len(bounds.lower))
+        x: NDArray[np.float64] = (1 - share) * bounds.lower + share * bounds.upper
+        return x
+    return state.searches.first.x0
+
+
+# -- The result of a run: of all its searches together.
+
+
+def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
+    """The last search ended so. second_look: was one wanted?"""
+    opt, totals = state.opt, state.totals
+    last = opt.result(stop)
+    best = totals.best_with(opt)
+    searches = searches_until(state, stop)
+    reached = opt.target is not None and best.fun <= opt.target
+    settled = opt.target is None and np.isfinite(best.fun) and has_converged(searches, second_look)
+    failures = state.failures.failures()
+    stop, found = ending(searches)
+    message = stop.message + found
+    if stop.reason is StopReason.NO_FEASIBLE and failures:
+        message += f"; most failed with: {failures[0].reason}"
+    if not searches[-1].gained and state.searches.confirmed_search is not None:
+        last = replace(last, **state.searches.confirmed_search._asdict())
+    return replace(
+        last,
+        stop_reason=stop.reason,
+        x=None if best.x is None else best.x.copy(),
+        fun=best.fun,
+        success=bool(reached or settled),
+        message=message,
+        nfev=state.evaluations,
+        nit=totals.generations + last.nit,
+        n_infeasible=totals.infeasible + last.n_infeasible,
+        n_repeated=totals.repeated + last.n_repeated,
+        seed=state.seed,
+        sigma0=state.searches.first.sigma,
+        second_looks=sum(searched.kind == "look" for searched in searches),
+        failures=failures,
+        history=state.history.columns(),
+    )
+
+
+# -- The one loop: ask, evaluate, tell, observe, stop.
+#
+# `work.py` is what it takes to evaluate, `waves.py` and `flow.py` do it, `losses.py` and `doubts.py` judge
+# what
+# comes of it, `succession.py` leads from search to search, and `conclusion.py` is the end.
+
 
 #: The name of the start's own evaluation.
 _START = (START, 0, 0)
@@ -51,7 +207,7 @@ class Loop:
         callback: Callable[[View], Any] | None,
         progress: Progress | None,
         snapshots: Snapshots | None,
-        wishes: Wishes | None,
+        wishes: StopRequestWatcher | None,
     ) -> None:
         """deadline: in time.monotonic()."""
         self.state = state
@@ -59,8 +215,8 @@ class Loop:
         self._work = Work(
             state,
             evaluator,
-            Losses(settings.retries),
-            Doubts(settings.on_error == "raise", state),
+            LostEvaluations(settings.retries),
+            OutcomeChecks(settings.on_error == "raise", state),
             deadline,
             wishes,
         )
@@ -73,7 +229,7 @@ class Loop:
     def run(self) -> Result:
         """To the end, restarts included."""
         state, work = self.state, self._work
-        telling.begins(state, self._settings.max_evaluations)
+        log_messages.begins(state, self._settings.max_evaluations)
         try:
             with work.wishes or nullcontext():
                 stop = self._run_all()
@@ -86,8 +242,8 @@ class Loop:
         work.note_failures()
         if self._progress:
             self._progress.close(state.totals.view_with(state.opt.view(), state.opt))
-        result = conclude(state, stop, self._settings.second_look)
-        telling.ended(result)
+        result = build_result(state, stop, self._settings.second_look)
+        log_messages.ended(result)
         return result
 
     def _run_all(self) -> Stop:
@@ -99,7 +255,7 @@ class Loop:
             except ArgumentError:  # so many points do not fit into this machine
                 break
             self._work.losses.clear()
-            telling.searches_again(plan, stop, state.evaluations)
+            log_messages.searches_again(plan, stop, state.evaluations)
             stop = self._run_one()
         if stop.reason in (StopReason.MAX_EVALUATIONS, StopReason.TARGET):
             return run_limit_reached(state, settings) or stop  # with the numbers of all searches together
@@ -151,7 +307,11 @@ class Loop:
             stop = self._look() or work.out_of_time()
             if not stop:
                 try:
-                    stop = make_wave(work) if flow is None else run_ahead(work, flow, self._look)
+                    stop = (
+                        evaluate_generation(work)
+                        if flow is None
+                        else evaluate_overlapping(work, flow, self._look)
+                    )
                 except KeyboardInterrupt:
                     stop = work.interrupted()
         return stop
@@ -174,7 +334,7 @@ class Loop:
         """A second look need not go on to the last digit: its steps are short again, nothing is better."""
         if self.state.searches.plan.kind != "look" or has_gained(self.state):
             return None
-        return steps_below(self.state.opt, LOOK_XTOL, view)
+        return steps_below(self.state.opt, CONFIRM_XTOL, view)
 
     def _take_snapshot(self) -> Stop | None:
         try:
@@ -190,7 +350,7 @@ class Loop:
         if view.generation == 0 or state.history.has(view):  # nothing yet, or seen before the run was resumed
             return None
         state.history.add(view)
-        telling.observed(view)
+        log_messages.observed(view)
         if self._progress:
             self._progress.add(view)
         if self._callback is None:

@@ -13,21 +13,26 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_callback, check_flag, check_path, names_options
+from fmnes.arguments import check_callback, check_flag, check_path, suggest_options
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.ahead import check_takes_ahead
+from fmnes.evaluation.evaluator import check_takes_stream
 from fmnes.parameters import Parameter
 from fmnes.result import Named, Result, Vector, View, X
-from fmnes.run.crew import count_crew, population_for
-from fmnes.run.searches import StartPoint
+from fmnes.run.loop import check_origin
 from fmnes.run.session import run_session
-from fmnes.run.settings import Settings, describe_objective, describe_search, versions
+from fmnes.run.settings import (
+    Settings,
+    describe_objective,
+    describe_search,
+    population_for,
+    versions,
+    worker_count,
+)
 from fmnes.run.snapshots import RunState
-from fmnes.run.succession import check_origin
-from fmnes.run.warm import parameters_of, warmed
-from fmnes.run.words import words_of
+from fmnes.run.state import StartPoint
+from fmnes.run.warm_start import parameters_of, warm_start_arguments
 from fmnes.search.optimizer import Optimizer
-from fmnes.space import Space, unpack
+from fmnes.space import Space, space_from_config, unpack
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import DEFAULT_METHOD, METHODS, Resampling, Strategy, is_known
 
@@ -105,7 +110,7 @@ def minimize(
     callback: Callable[[View[X]], Any] | None = None,
     **options: Unpack[RunOptions],
 ) -> Result[X]: ...
-@names_options
+@suggest_options
 def minimize(
     fun: Callable[[Any], Any],
     x0: ArrayLike | Mapping[str, Parameter] | None = None,
@@ -301,10 +306,10 @@ def minimize(
         x0 = parameters_of(warm_start)
     space, start = unpack(x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known)
     if warm_start is not None:
-        start |= warmed(warm_start, start, method, space)
+        start |= warm_start_arguments(warm_start, start, method, space)
     if isinstance(population_size, str) and population_size == "workers":
         usual = Optimizer(**start, method=method, bounds_as=bounds_as, rng=0)
-        crew = count_crew(settings.workers, executor, settings.vectorized)
+        crew = worker_count(settings.workers, executor, settings.vectorized)
         population_size = population_for(crew, len(usual.x0), usual.population_size)
     opt = Optimizer(
         **start,
@@ -322,10 +327,10 @@ def minimize(
     _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.
     evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
-    check_takes_ahead(evaluator, opt.ahead)
+    check_takes_stream(evaluator, opt.ahead)
     state = RunState(opt, start=StartPoint(open=settings.evaluate_start))
     config = _describe_run(fun, settings, opt, space)
-    kept_as = words_of(config, len(opt.x0)) if keep_evaluations else None
+    kept_as = space_from_config(config, len(opt.x0)) if keep_evaluations else None
     try:
         directory = None if run_dir is None else RunDirectory.create(run_dir, config)
     except BaseException:

@@ -25,24 +25,24 @@ MAX_LARGE = 9
 #: A second look begins with this share of sigma0 and this multiple of λ₀: wide enough to leave the place
 #: where the steps have vanished, with points enough not to be led astray again (with 2 λ₀ "fm-nes" was, on
 #: the beam of `fmnes init`).
-LOOK_STEP = 0.1
-LOOK_POPULATION = 4
+CONFIRM_STEP = 0.1
+CONFIRM_POPULATION = 4
 #: The same for a method that draws more points by itself where points fail.
-LOOK_POPULATION_ADAPTIVE = 2
+CONFIRM_POPULATION_ADAPTIVE = 2
 #: It has found nothing when its steps have shrunk by this factor and nothing was gained.
-LOOK_XTOL = 1e-3
+CONFIRM_XTOL = 1e-3
 #: A gain is more than this share of what the run has gained since its start.
-LOOK_GAIN = 1e-6
+CONFIRM_GAIN = 1e-6
 #: Looks, most of which gained something, after which the run gives up: there may be more to find.
-MAX_LOOKS = 10
+MAX_CONFIRMATIONS = 10
 #: Looks are made with twice the points, because too few succeeded, so often at most.
 MAX_DOUBLINGS = 5
 #: Endings of a search that believes to be there.
-SETTLED = (StopReason.XTOL, StopReason.FTOL, StopReason.ILL_CONDITIONED)
+CONVERGED_REASONS = (StopReason.XTOL, StopReason.FTOL, StopReason.ILL_CONDITIONED)
 #: What the message of a search adds that has converged to nothing.
 UNSUPPORTED = "; too few evaluations succeeded for this to be an answer"
 #: The budget's endings.
-CUT = (StopReason.MAX_EVALUATIONS, StopReason.MAX_SECONDS)
+BUDGET_REASONS = (StopReason.MAX_EVALUATIONS, StopReason.MAX_SECONDS)
 
 
 class Plan(NamedTuple):
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     origin: str = "start"
 
 
-class Searched(NamedTuple):
+class SearchSummary(NamedTuple):
     """What a search came to."""
 
     kind: str
@@ -70,8 +70,8 @@ class Searched(NamedTuple):
     """Did enough evaluations succeed while its steps became shorter?"""
 
     @property
-    def worth_a_look(self) -> bool:
-        return (self.failing or not self.supported) and self.stop.reason in SETTLED
+    def needs_confirmation(self) -> bool:
+        return (self.failing or not self.supported) and self.stop.reason in CONVERGED_REASONS
 
     @property
     def converged(self) -> bool:
@@ -82,7 +82,7 @@ class Searched(NamedTuple):
         return [*fields, stop.reason.name, stop.numbers, supported]
 
     @classmethod
-    def restore(cls, saved: list[Any]) -> Searched:
+    def restore(cls, saved: list[Any]) -> SearchSummary:
         kind, population_size, evaluations, gained, failing, reason, numbers, supported = saved
         if kind not in KINDS or not all(type(flag) is bool for flag in (gained, failing, supported)):
             raise ValueError(f"a search of kind {kind!r}")
@@ -99,7 +99,7 @@ def check_restarts(found: Any) -> int | str:
 
 
 def next_search(
-    searches: Sequence[Searched],
+    searches: Sequence[SearchSummary],
     *,
     restarts: int | str,
     restart_from: str,
@@ -116,12 +116,12 @@ def next_search(
     """
     plan = _restart(searches, restarts, restart_from, limited, even, rng)
     if plan is None and look:
-        plan = _look(searches, LOOK_POPULATION_ADAPTIVE if adaptive else LOOK_POPULATION)
+        plan = _look(searches, CONFIRM_POPULATION_ADAPTIVE if adaptive else CONFIRM_POPULATION)
     return plan
 
 
 def _restart(
-    searches: Sequence[Searched],
+    searches: Sequence[SearchSummary],
     restarts: int | str,
     origin: str,
     limited: bool,
@@ -149,7 +149,7 @@ def _restart(
     return Plan("large", double, origin=origin)
 
 
-def _look(searches: Sequence[Searched], more: int) -> Plan | None:
+def _look(searches: Sequence[SearchSummary], more: int) -> Plan | None:
     """A search that settled where points fail may have shrunk its steps too early: look again from there.
 
     Where too few points succeeded to say so, with twice as many points each time.
@@ -157,20 +157,20 @@ def _look(searches: Sequence[Searched], more: int) -> Plan | None:
     looks = sum(s.kind == "look" for s in searches)
     last = searches[-1]
     done = not last.gained and last.supported
-    if done or not last.worth_a_look or looks >= MAX_LOOKS:
+    if done or not last.needs_confirmation or looks >= MAX_CONFIRMATIONS:
         return None
     unsupported = sum(not s.supported for s in searches)
     if unsupported > MAX_DOUBLINGS:
         return None
-    return Plan("look", more * searches[0].population_size * 2**unsupported, LOOK_STEP, "best")
+    return Plan("look", more * searches[0].population_size * 2**unsupported, CONFIRM_STEP, "best")
 
 
 def is_better(now: float, before: float, first: float) -> bool:
     """Is a value lower than the best before by more than digits? `first`: a value from the run's start."""
-    return before - now > max(LOOK_GAIN * (first - now), 1e-12 * abs(now))
+    return before - now > max(CONFIRM_GAIN * (first - now), 1e-12 * abs(now))
 
 
-def has_settled(searches: Sequence[Searched], look: bool) -> bool:
+def has_converged(searches: Sequence[SearchSummary], look: bool) -> bool:
     """May the run be called a success, as far as its searches tell? The last one is over.
 
     look: were second looks wanted? One that found nothing better also vouches for a search whose shape became
@@ -178,21 +178,21 @@ def has_settled(searches: Sequence[Searched], look: bool) -> bool:
     cut vouches for nothing, and takes nothing back that had converged.
     """
     last = searches[-1]
-    if not last.gained and last.stop.reason in CUT:
+    if not last.gained and last.stop.reason in BUDGET_REASONS:
         return searches[-2].converged
     if not last.gained:
         return last.stop.reason.restartable and last.supported
-    return last.converged and not (look and last.worth_a_look)
+    return last.converged and not (look and last.needs_confirmation)
 
 
-def ending(searches: Sequence[Searched]) -> tuple[Stop, str]:
+def ending(searches: Sequence[SearchSummary]) -> tuple[Stop, str]:
     """Why the run ended, and what second looks add to it."""
     stop = searches[-1].stop
     doubt = "" if searches[-1].supported or not stop.reason.restartable else UNSUPPORTED
     looks = [s for s in searches if s.kind == "look"]
     if not looks:
         return stop, doubt
-    if stop.reason in CUT and has_settled(searches, look=True):
+    if stop.reason in BUDGET_REASONS and has_converged(searches, look=True):
         return searches[-2].stop, "; the budget ended while it looked again, with nothing better so far"
     if not stop.reason.restartable:
         return stop, "; before that it had settled, and was looking again from there"

@@ -10,21 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.arguments import Default, check_callback, check_flag, check_path, names_options
+from fmnes._logging import logger, one_line
+from fmnes.arguments import Default, check_callback, check_flag, check_path, suggest_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
-from fmnes.evaluation.ahead import check_takes_ahead
-from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task
+from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, check_takes_stream
+from fmnes.evaluation.programs.checks import read_environment
 from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.programs.environment import read_environment
-from fmnes.logger import logger, one_line
 from fmnes.result import Result, StopReason, View
 from fmnes.run.forgetting import take_back_meant
-from fmnes.run.session import StoppedByTheLog, run_session
+from fmnes.run.loop import check_origin
+from fmnes.run.session import BrokenByTheLog, run_session
 from fmnes.run.settings import Settings, command_from, describe_objective
 from fmnes.run.snapshots import RunState
-from fmnes.run.succession import check_origin
-from fmnes.run.words import space_of, words_of
-from fmnes.space import Space
+from fmnes.space import Space, named_space_from_config, space_from_config
 from fmnes.storage.directory import RunDirectory
 
 _UNCHANGED: Any = Default("unchanged")
@@ -41,7 +39,7 @@ _OPEN_ENDINGS = {
 }
 
 
-@names_options
+@suggest_options
 def resume(
     run_dir: str | os.PathLike[str],
     fun: Callable[[Any], Any] | None = None,
@@ -153,7 +151,7 @@ def resume(
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
                 evaluator = settings.evaluator(objective, executor, len(state.opt.x0), run_dir, space)
-                check_takes_ahead(evaluator, state.opt.ahead)
+                check_takes_stream(evaluator, state.opt.ahead)
                 directory.finish(None)  # it goes on: the old result is not its result any more
             directory.update_config({**directory.config, "settings": settings.as_json()})
             return run_session(
@@ -164,12 +162,12 @@ def resume(
                 space=space,
                 callback=callback,
                 progress=progress,
-                kept_as=words_of(directory.config, len(state.opt.x0)) if keep_evaluations else None,
+                kept_as=space_from_config(directory.config, len(state.opt.x0)) if keep_evaluations else None,
             )
 
         try:
             result = go_on()
-        except StoppedByTheLog:  # by what is taken back now
+        except BrokenByTheLog:  # by what is taken back now
             result = go_on()
     if (
         ending is not None
@@ -193,7 +191,7 @@ def _ending(directory: RunDirectory) -> dict[str, Any] | None:
 
 def _space(directory: RunDirectory) -> Space | None:
     try:
-        return space_of(directory.config)
+        return named_space_from_config(directory.config)
     except ArgumentError as error:
         raise RunError(f"{directory.path}: found an unusable configuration ({error})") from None
 

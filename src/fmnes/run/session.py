@@ -13,20 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from fmnes._logging import telling
+from fmnes.display.progress import Progress
 from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
-from fmnes.records.table import Evaluations
-from fmnes.report.progress import Progress
-from fmnes.report.waiting import telling
+from fmnes.evaluations import Evaluations
 from fmnes.result import Result, StopReason, View
 from fmnes.run.forgetting import take_back
-from fmnes.run.interrupts import Wishes, sigterm_interrupts
-from fmnes.run.keeping import Keeping
+from fmnes.run.interrupts import StopRequestWatcher, sigterm_interrupts
 from fmnes.run.loop import Loop
-from fmnes.run.replay import Remembering
+from fmnes.run.recording import MemoryRecorder, RecordingEvaluator
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
-from fmnes.run.streak import StoppedWorking
+from fmnes.run.state import StoppedWorking
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
@@ -51,7 +50,7 @@ def run_session(
     Inside, a run of named parameters is all numbers; its user is told in the words of `space`.
     kept_as: the evaluations stay in the result, in these words.
     """
-    kept: EvaluationLog | Keeping | None = directory.log if directory else None
+    kept: EvaluationLog | MemoryRecorder | None = directory.log if directory else None
     left = None if settings.max_seconds is None else settings.max_seconds - state.seconds
     with contextlib.ExitStack() as around:
         around.callback(evaluator.close)
@@ -59,7 +58,7 @@ def run_session(
             evaluator = around.enter_context(_remembering(evaluator, directory))
             around.enter_context(sigterm_interrupts())
         elif kept_as:
-            evaluator = kept = Keeping(evaluator)
+            evaluator = kept = MemoryRecorder(evaluator)
         shown = Progress(made_before=directory.log.count() if directory else 0) if progress else None
         if shown:
             around.enter_context(telling(shown.say))
@@ -71,7 +70,7 @@ def run_session(
             callback=_in_words(callback, space),
             progress=shown,
             snapshots=Snapshots(directory) if directory else None,
-            wishes=Wishes(directory.path) if directory else None,
+            wishes=StopRequestWatcher(directory.path) if directory else None,
         )
         result = loop.run()
     if directory:
@@ -87,7 +86,7 @@ def _in_words(callback: Callable[[View], Any] | None, space: Space | None) -> Ca
     return lambda view: callback(space.view(view))
 
 
-def _evaluations(kept: EvaluationLog | Keeping, words: Space) -> Evaluations | None:
+def _evaluations(kept: EvaluationLog | MemoryRecorder, words: Space) -> Evaluations | None:
     try:
         return Evaluations.of(kept.batches(), words)
     except RunError as error:  # a disk that fails now must not take the result from the caller
@@ -95,14 +94,14 @@ def _evaluations(kept: EvaluationLog | Keeping, words: Space) -> Evaluations | N
         return None
 
 
-class StoppedByTheLog(ObjectiveError):
+class BrokenByTheLog(ObjectiveError):
     """The objective looked broken, and nothing new was evaluated to say so: it may have been mended."""
 
 
 @contextlib.contextmanager
 def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Evaluator]:
     """An evaluator that remembers; what breaks the run is not remembered."""
-    remembering = Remembering(evaluator, directory.log)
+    remembering = RecordingEvaluator(evaluator, directory.log)
     try:
         yield remembering
     except ObjectiveError as error:
@@ -113,7 +112,7 @@ def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Eval
             else:
                 remembering.forget_faults()
         if not remembering.evaluated:
-            raise StoppedByTheLog(*error.args) from None
+            raise BrokenByTheLog(*error.args) from None
         raise
 
 

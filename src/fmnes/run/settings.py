@@ -1,4 +1,4 @@
-"""What a run is asked to do, as plain data: it is kept in the run directory, and `resume` reads it there."""
+"""The settings of a run as plain data, and the worker count they imply."""
 
 from __future__ import annotations
 
@@ -9,16 +9,58 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fmnes.arguments import check_count, check_flag, check_number, is_number
+from fmnes.arguments import check_count, check_flag, check_number, is_number, shown
+from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
-from fmnes.run.crew import cores
 from fmnes.run.restarts import ORIGINS, check_restarts
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
 from fmnes.storage.directory import KEPT
-from fmnes.strategies.checks import check_choice
+from fmnes.strategies.base import check_choice
 from fmnes.version import __version__
+
+# -- λ from the number of workers: `population_size="workers"`.
+
+
+#: Beyond so many points for each dimension a larger λ saves no time (docs/benchmarks/scale.md).
+MOST_PER_DIMENSION = 50
+
+
+def population_for(workers: int, d: int, usual: int) -> int:
+    """So many that each worker has a point, never fewer than usual; an even number."""
+    size = max(usual, min(workers, MOST_PER_DIMENSION * d))
+    return size + size % 2
+
+
+def worker_count(workers: int, executor: Any, vectorized: bool) -> int:
+    """How many evaluations are made at a time."""
+    if vectorized:
+        raise ArgumentError(
+            'population_size: found "workers" together with vectorized, where there are none; wanted a number'
+        )
+    if executor is None:
+        return cores() if workers == -1 else workers
+    from fmnes.evaluation.executor import count_workers  # needed with an executor only
+
+    found = count_workers(executor)
+    if found is None:
+        raise ArgumentError(
+            f'population_size: found "workers" with {shown(executor)}, which does not say how many it has; '
+            "wanted a number"
+        )
+    return found
+
+
+def cores() -> int:
+    """Those that this process may use, which a batch system may have limited."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# -- What a run is asked to do, as plain data: it is kept in the run directory, and `resume` reads it
+# there.
 
 
 @dataclass(frozen=True)

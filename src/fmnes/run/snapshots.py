@@ -12,14 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from fmnes._logging import logger
 from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
-from fmnes.logger import logger
-from fmnes.report.failures import Ledger
-from fmnes.report.history import History
 from fmnes.result import Result
-from fmnes.run.searches import Searches, StartPoint
-from fmnes.run.streak import Streak
-from fmnes.run.totals import Totals
+from fmnes.run.history import History, Ledger
+from fmnes.run.state import Searches, StartPoint, Streak, Totals
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import Arrays

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.result import StopReason, Vector
-from fmnes.search.integers import Grid
+from fmnes.search.grid import Grid
 
 if TYPE_CHECKING:
-    from fmnes.search.search import Search
+    from fmnes.search.optimizer import Search
 
 Floats = NDArray[np.float64]
 

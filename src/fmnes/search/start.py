@@ -14,12 +14,10 @@ from fmnes.bounds import BOUNDS_AS, Bounds, check_inside, read_bounds, start_fro
 from fmnes.errors import UsageError
 from fmnes.result import Vector
 from fmnes.search.box import Box, limited_steps
-from fmnes.search.integers import Grid, check_integers, grid_of
-from fmnes.search.margin import check_deviations
+from fmnes.search.grid import Grid, check_deviations, check_integers, grid_of
 from fmnes.search.saved import Saved, plain
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
-from fmnes.strategies.base import default_population_size
-from fmnes.strategies.checks import check_choice
+from fmnes.strategies.base import check_choice, default_population_size
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fmnes.backends import Array, Backend
-from fmnes.steps.columns import dot, largest
+from fmnes.steps.sampling import dot, largest
 
 #: Divisions by |v| take at least this: v = 0 then stays 0, and D goes on alone.
 MIN_LENGTH = 1e-4

@@ -1,37 +1,44 @@
-"""A run directory: everything a run leaves on disk, and the order in which it may be written.
-
-    config.json               what the run was asked to do; written last at creation, so it says "complete"
-    lock                      held by the process that runs it
-    evaluations.sqlite        the evaluation log
-    snapshot.npz              the optimizer at the beginning of a generation
-    snapshot.previous.npz     the one before, should the last be damaged
-    snapshot.first.npz        the first one, from which the run can be replayed
-    result.json               there when the run has ended
-    result.npz                its history and the points that failed, for those who read the run
-    stop                      a wish that it stop, left by another process; gone when it has
-    kept/                     directories of programs that failed, for the user to look at
-
-A process may be killed at any moment: each file is replaced as a whole, and what it was writing is cleared
-away by the next one.
-"""
+"""The run directory: its files, the order in which they are written, and how a run is archived."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import json
 import os
+import time
+from collections.abc import Iterator
+from enum import Enum
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from fmnes._files import atomic_write, is_regular, keep_as, read_regular, sync_directory, unfinished
 from fmnes.errors import ArgumentError, RunError, SnapshotError, UsageError, warn
-from fmnes.storage.atomic import atomic_write, keep_as, sync_directory, unfinished
 from fmnes.storage.lock import RunLock, holder, is_lock
-from fmnes.storage.log import EvaluationLog, is_log, side_files
-from fmnes.storage.regular import is_regular, read_regular
+from fmnes.storage.log import EvaluationLog, is_log, side_files, torn
 from fmnes.storage.snapshot import Arrays, other_version, read_snapshot, write_snapshot
-from fmnes.storage.wal import torn
-from fmnes.storage.wish import STOP, is_wish, take_wish
+from fmnes.storage.stop_request import STOP, is_stop_request, remove_stop_request, write_stop_request
+
+# -- A run directory: everything a run leaves on disk, and the order in which it may be written.
+#
+#     config.json               what the run was asked to do; written last at creation, so it says
+# "complete"
+#     lock                      held by the process that runs it
+#     evaluations.sqlite        the evaluation log
+#     snapshot.npz              the optimizer at the beginning of a generation
+#     snapshot.previous.npz     the one before, should the last be damaged
+#     snapshot.first.npz        the first one, from which the run can be replayed
+#     result.json               there when the run has ended
+#     result.npz                its history and the points that failed, for those who read the run
+#     stop                      a wish that it stop, left by another process; gone when it has
+#     kept/                     directories of programs that failed, for the user to look at
+#
+# A process may be killed at any moment: each file is replaced as a whole, and what it was writing is
+# cleared
+# away by the next one.
+
 
 FORMAT = "fmnes-run"
 VERSION = 1
@@ -86,7 +93,7 @@ class RunDirectory:
             _remove(
                 path / RESULT, path / ENDING, *(file for name in _WRITTEN for file in unfinished(path / name))
             )
-            take_wish(path)
+            remove_stop_request(path)
             log = EvaluationLog(path / LOG)
             undo.callback(log.close)
             _write_json(path / CONFIG, config)
@@ -115,7 +122,7 @@ class RunDirectory:
                 lock = RunLock(path / LOCK)
                 undo.callback(lock.release)
                 _remove(*(file for name in _WRITTEN for file in unfinished(path / name)))
-                take_wish(path)  # it was meant for the process before this one
+                remove_stop_request(path)  # it was meant for the process before this one
             config = _read_json(path / CONFIG)
             if LOG not in names:
                 raise RunError(f"{path}: found no {LOG}, which belongs to every run; wanted it back")
@@ -258,7 +265,7 @@ def _refuse_used(path: Path) -> None:
         known |= {LOCK}
     if ours:
         known |= {CONFIG, RESULT, ENDING}
-    if begun and STOP in names and is_wish(path / STOP):
+    if begun and STOP in names and is_stop_request(path / STOP):
         known |= {STOP}
     if begun and LOG in names and is_log(path / LOG):
         known |= {file.name for file in side_files(path / LOG)}
@@ -366,3 +373,93 @@ def _unwrap(envelope: Any) -> dict[str, Any]:
 def _checksum(data: dict[str, Any]) -> str:
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+# -- Moving a run directory aside, for a new run to begin in its place. Nothing is deleted.
+
+
+#: What a rename says of a name that was taken in the meantime.
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
+
+
+def archive_run(path: str | os.PathLike[str]) -> Path:
+    """Rename a run directory of ours to the next free of path.1, path.2, …; returns where it is now.
+
+    Raises RunError for whatever is not a run directory of ours, and while the run is in use.
+    """
+    path = Path(path).absolute()
+    if path.name in ("", ".."):
+        raise RunError(f"{path}: found no name of its own, wanted a run directory that can be renamed")
+    if not is_run(path):  # before a lock is made in somebody else's directory
+        raise RunError(f"{path}: found no run of ours, wanted one to move aside")
+    try:
+        before = os.stat(path)
+        lock = RunLock(path / LOCK)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be moved aside ({error})") from None
+    try:
+        # While we waited, another process may have moved it aside and begun a new one: that is not ours.
+        if not os.path.samestat(before, os.stat(path)):
+            raise RunError(f"{path}: found another run there than a moment ago; wanted it to stay")
+        return _rename(path)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be moved aside ({error})") from None
+    finally:
+        lock.release()
+
+
+def next_free(path: Path) -> Path:
+    """The name that it would get. Only a glance: it may be taken a moment later."""
+    return next(name for name in _names(path) if not os.path.lexists(name))
+
+
+def _names(path: Path) -> Iterator[Path]:
+    return (path.with_name(f"{path.name}.{n}") for n in itertools.count(1))
+
+
+def _rename(path: Path) -> Path:
+    for name in _names(path):
+        if os.path.lexists(name):
+            continue
+        try:
+            os.rename(path, name)  # onto a directory only if that is empty
+        except OSError as error:
+            if error.errno not in _TAKEN:
+                raise
+            continue
+        sync_directory(path.parent)
+        return name
+    raise AssertionError("there is always another number")
+
+
+# -- Asking a run to stop, from any process and any machine that shares its directory.
+
+
+class Answer(Enum):
+    """What came of it."""
+
+    STOPPED = "stopped"
+    NOT_RUNNING = "not running"
+    """It was not; nothing was asked."""
+    ASKED = "asked"
+    """It has not stopped yet, and will."""
+
+
+def request_stop(path: str | os.PathLike[str], seconds: float) -> Answer:
+    """Ask the run at `path` to stop, as Ctrl-C would, and wait so many seconds for it.
+
+    Raises RunError for what is no run directory of ours, or cannot be written to.
+    """
+    run = Path(path).absolute()
+    if not is_run(run):
+        raise RunError(f"{run}: found no run of ours, wanted one to stop")
+    if holder(run / LOCK) is None:
+        return Answer.NOT_RUNNING
+    write_stop_request(run)
+    end = time.monotonic() + seconds
+    while holder(run / LOCK) is not None:
+        if not time.monotonic() < end:  # also if that is no number
+            return Answer.ASKED
+        time.sleep(0.05)
+    remove_stop_request(run)  # it has ended by itself before it saw this
+    return Answer.STOPPED

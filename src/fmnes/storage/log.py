@@ -1,13 +1,4 @@
-"""The evaluation log: one row in SQLite for each finished evaluation, on disk before it is counted.
-
-One process writes, others may read meanwhile. A process killed at any moment loses nothing that `record` has
-returned from; nor does a power cut while rows come slowly, and at most the last rows where they come fast.
-Read with suspicion: the file must be whole and of our shape, each row carries a checksum, and whatever is
-wrong is a RunError. Only SQLite's own unfinished tail (a torn last write) is dropped without one.
-
-A log begins as version 1; with the first row that has more to say than a value it becomes version 2, in the
-same transaction.
-"""
+"""The evaluation log: one row in SQLite for each evaluation, on disk before it counts."""
 
 from __future__ import annotations
 
@@ -20,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+from fmnes._files import atomic_write, is_regular, on_network, open_regular
 from fmnes.errors import RunError
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
-from fmnes.storage.atomic import atomic_write, on_network
-from fmnes.storage.questions import Questions
-from fmnes.storage.regular import is_regular, open_regular
+from fmnes.storage.log_reader import LogReader
 from fmnes.storage.rows import (
     INSERT,
     INSERT_MORE,
@@ -36,6 +26,42 @@ from fmnes.storage.rows import (
     encode_after,
     encode_more,
 )
+
+# -- Was the end of a log cut off, as a power cut may do it? SQLite drops such a record without a word.
+#
+# A write-ahead log is a header and whole frames, each a frame header and one page of the database
+# (https://www.sqlite.org/fileformat2.html#walformat).
+
+
+_HEADER, _FRAME_HEADER = 32, 24
+
+
+def torn(log: Path) -> bool:
+    """To be asked before SQLite opens `log`, which mends it."""
+    wal = log.with_name(f"{log.name}-wal")
+    try:
+        size = wal.stat().st_size
+        with open(log, "rb") as file:
+            page = int.from_bytes(file.read(18)[16:18], "big")
+    except OSError:
+        return False
+    page = 65536 if page == 1 else page
+    return size > 0 and page >= 512 and (size < _HEADER or (size - _HEADER) % (_FRAME_HEADER + page) > 0)
+
+
+# -- The evaluation log: one row in SQLite for each finished evaluation, on disk before it is counted.
+#
+# One process writes, others may read meanwhile. A process killed at any moment loses nothing that `record`
+# has
+# returned from; nor does a power cut while rows come slowly, and at most the last rows where they come
+# fast.
+# Read with suspicion: the file must be whole and of our shape, each row carries a checksum, and whatever is
+# wrong is a RunError. Only SQLite's own unfinished tail (a torn last write) is dropped without one.
+#
+# A log begins as version 1; with the first row that has more to say than a value it becomes version 2, in
+# the
+# same transaction.
+
 
 APPLICATION_ID = 0x464D4E53  # "FMNS"
 #: Without and with the table of what there is beside the values.
@@ -49,7 +75,7 @@ SLOW_SECONDS = 0.1
 _Key = tuple[int, ...]
 
 
-class EvaluationLog(Questions):
+class EvaluationLog(LogReader):
     """The log at `path`, created if it is not there; `read_only` may be opened beside the one writer."""
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:

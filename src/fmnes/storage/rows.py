@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmnes.errors import RunError
-from fmnes.outcome import Outcome
-from fmnes.outputs import Outputs, dump, load, read_json
+from fmnes.outcome import Outcome, Outputs, dump, load, read_json
 from fmnes.result import Vector
 
 #: Longer points are not stored, only their hash: they follow from the snapshot and would fill the disk.

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes._files import atomic_write, open_regular
 from fmnes.errors import SnapshotError
-from fmnes.storage.atomic import atomic_write
-from fmnes.storage.regular import open_regular
 
 FORMAT = "fmnes-snapshot"
 VERSION = 1

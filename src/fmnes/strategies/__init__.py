@@ -8,8 +8,7 @@ from typing import Any
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, nearest
-from fmnes.strategies.base import Shape, Strategy
-from fmnes.strategies.checks import settle_positive_ints
+from fmnes.strategies.base import Shape, Strategy, settle_positive_ints
 from fmnes.strategies.cma_es import CMAES
 from fmnes.strategies.cr_fm_nes import CRFMNES
 from fmnes.strategies.fm_nes import AFMNES, DXNESIC, FMNES

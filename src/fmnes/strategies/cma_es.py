@@ -18,12 +18,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.arguments import names_options
+from fmnes.arguments import suggest_options
 from fmnes.backends import NUMPY, Array, Backend
-from fmnes.steps.paths import expected_norm, follow
-from fmnes.steps.ranking import ranks_by_value
-from fmnes.strategies.base import Shape
-from fmnes.strategies.checks import check_choice, settle_positive_ints
+from fmnes.steps.adaptation import expected_norm, follow
+from fmnes.steps.weights import ranks_by_value
+from fmnes.strategies.base import Shape, check_choice, settle_positive_ints
 
 
 class CMAESState(NamedTuple):
@@ -221,7 +220,7 @@ class CMAES:
         return root.dot(root.T)
 
 
-CMAES.__init__ = names_options(CMAES.__init__)  # type: ignore[method-assign]
+CMAES.__init__ = suggest_options(CMAES.__init__)  # type: ignore[method-assign]
 
 
 def _refresh(state: CMAESState, backend: Backend) -> CMAESState:

@@ -1,48 +1,101 @@
-"""CR-FM-NES: FM-NES for high dimension, O(d λ) a generation in time and in memory.
-
-M. Nomura and I. Ono, "Fast Moving Natural Evolution Strategy for High-Dimensional Problems", 2022.
-
-    m, σ       mean and step size; points are x = m ± σ D∗y; `∗` is the product by coordinates
-    D, v       the covariance is σ² D (I + v vᵀ) D; D is diagonal, kept as a vector; det D · √(1 + |v|²) = 1
-    v̄, g       v/|v| and 1 + |v|²
-    y          (I + v vᵀ)^½ z = z + κ a v̄, with a = v̄·z and κ = √g − 1
-    p_σ, p_c   evolution paths
-    z_c, a_c   p_c as a sample, p_c = D∗(z_c + κ a_c v̄)
-    s, t       natural gradient: D ← D + D∗s, v ← v + t/|v| (steps/vd_gradient.py)
-
-The paper computes s and t of each of λ + 1 samples, z_1 … z_λ with coefficients η_B w_i and z_c with c₁. They
-are linear in z∗z, a z and a², which the two halves of a mirrored pair share, so here they are computed once,
-for the sums. With S_k and W_k the difference and the sum of a pair's weights, all that the update needs of
-the draws is then ΣS_k z_k, ΣW_k a_k z_k and ΣW_k z_k∗z_k. The draws are read three times: for |z_k|² and a_k,
-which the ranks need; for p_σ, which the weights need; and for these sums. Only the points have λ rows.
-"""
+"""CR-FM-NES: FM-NES for high dimension, O(d λ) a generation in time and memory."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
-from fmnes.arguments import is_number, names_options, shown
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.arguments import is_number, shown, suggest_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
-from fmnes.steps.columns import (
+from fmnes.steps.adaptation import MOVEMENT, expected_norm, follow, learning_rates, phase_name, phase_of
+from fmnes.steps.sampling import (
     by_columns,
     dot,
     draw_sums,
     largest,
     mirrored_points_by_columns,
+    pair_differences,
+    pair_sums,
     weighted_sum,
 )
-from fmnes.steps.mirrored import pair_differences, pair_sums
-from fmnes.steps.paths import expected_norm, follow
-from fmnes.steps.phases import MOVEMENT, phase_name, phase_of
-from fmnes.steps.ranking import ranks_by_value_then_distance
 from fmnes.steps.vd_gradient import Gradient, Lengths, gradient_at, lengths
-from fmnes.steps.weights import distance_weights
+from fmnes.steps.weights import (
+    RankWeights,
+    distance_alphas,
+    distance_weights,
+    rank_weights,
+    ranks_by_value_then_distance,
+)
 from fmnes.strategies.base import Shape
-from fmnes.strategies.cr_fm_nes_constants import Constants, constants
+
+# -- The constants of CR-FM-NES, where they differ from those of FM-NES and where they do not.
+
+
+class Constants(NamedTuple):
+    """All that depends on d and λ alone; tables by the number of feasible points, λ_F = 0 … λ."""
+
+    weights: RankWeights
+    alphas: NDArray[np.float64]
+    """(λ + 1,)"""
+    eta_sigma: NDArray[np.float64]
+    """By phase and λ_F. (3, λ + 1)"""
+    eta_B: NDArray[np.float64]
+    """(λ + 1,)"""
+    c_1: NDArray[np.float64]
+    """(λ + 1,)"""
+    expected_norm: float
+    c_sigma: float
+    c_c: float
+
+
+@cache
+def constants(d: int, population_size: int) -> Constants:
+    weights = rank_weights(population_size)
+    mu = weights.mu_eff
+    feasible: Any = np.arange(population_size + 1)
+    share = feasible / population_size
+    return Constants(
+        weights=weights,
+        # Unlike in FM-NES: λ under the first root, c_σ without √d, η_B the same in every phase, λ_F in c₁.
+        alphas=distance_alphas(d, population_size, public=True),
+        eta_sigma=learning_rates(d, population_size).sigma,
+        eta_B=np.tanh((np.minimum(0.02 * feasible, 3 * math.log(d)) + 5) / (0.23 * d + 25)),
+        c_1=2 / ((d + 1.3) ** 2 + mu) * max(0, d - 5) / 6 * share,
+        expected_norm=expected_norm(d),
+        c_sigma=(mu + 2) / (d + mu + 5),
+        c_c=(4 + mu / d) / (d + 4 + 2 * mu / d),
+    )
+
+
+# -- CR-FM-NES: FM-NES for high dimension, O(d λ) a generation in time and in memory.
+#
+# M. Nomura and I. Ono, "Fast Moving Natural Evolution Strategy for High-Dimensional Problems", 2022.
+#
+#     m, σ       mean and step size; points are x = m ± σ D∗y; `∗` is the product by coordinates
+#     D, v       the covariance is σ² D (I + v vᵀ) D; D is diagonal, kept as a vector; det D · √(1 + |v|²) =
+# 1
+#     v̄, g       v/|v| and 1 + |v|²
+#     y          (I + v vᵀ)^½ z = z + κ a v̄, with a = v̄·z and κ = √g − 1
+#     p_σ, p_c   evolution paths
+#     z_c, a_c   p_c as a sample, p_c = D∗(z_c + κ a_c v̄)
+#     s, t       natural gradient: D ← D + D∗s, v ← v + t/|v| (steps/vd_gradient.py)
+#
+# The paper computes s and t of each of λ + 1 samples, z_1 … z_λ with coefficients η_B w_i and z_c with c₁.
+# They
+# are linear in z∗z, a z and a², which the two halves of a mirrored pair share, so here they are computed
+# once,
+# for the sums. With S_k and W_k the difference and the sum of a pair's weights, all that the update needs
+# of
+# the draws is then ΣS_k z_k, ΣW_k a_k z_k and ΣW_k z_k∗z_k. The draws are read three times: for |z_k|² and
+# a_k,
+# which the ranks need; for p_σ, which the weights need; and for these sums. Only the points have λ rows.
+
 
 #: The least 1 + s without `max_change`, so that D stays positive.
 MIN_FACTOR = 0.1
@@ -358,4 +411,4 @@ def _spread(state: CRFMNESState, backend: Backend) -> Array:
     return spread
 
 
-CRFMNES.__init__ = names_options(CRFMNES.__init__)  # type: ignore[method-assign]
+CRFMNES.__init__ = suggest_options(CRFMNES.__init__)  # type: ignore[method-assign]

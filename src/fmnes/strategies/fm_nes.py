@@ -13,8 +13,8 @@ the paper's tables come out.
     h_unconst  true until the first failed evaluation
 
 The paper decomposes B Bᵀ in every generation, O(d³). Here every factor that meets B is the identity plus a
-few directions (steps/low_rank.py), so a generation costs O(d² λ). Every `refresh` generations the axes are
-turned to where they are now or, now and then, decomposed anew (steps/axes.py), O(d³). `refresh=1` decomposes
+few directions (steps/shape.py), so a generation costs O(d² λ). Every `refresh` generations the axes are
+turned to where they are now or, now and then, decomposed anew (steps/shape.py), O(d³). `refresh=1` decomposes
 in every generation and is the paper's algorithm to the letter.
 """
 
@@ -27,33 +27,44 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import check_number, names_options, shown
+from fmnes._equality import EqualByContent
+from fmnes.arguments import check_number, shown, suggest_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
-from fmnes.steps.expansion import axis_factors, expansion_rate
-from fmnes.steps.low_rank import exponential
-from fmnes.steps.mirrored import mirrored_points, pair_differences, pair_sums
-from fmnes.steps.paths import expected_norm, follow
-from fmnes.steps.phases import MOVEMENT, phase_name, phase_of
-from fmnes.steps.ranking import ranks_by_value_then_distance
-from fmnes.steps.shape import Factor, axis_growth
-from fmnes.steps.successes import (
+from fmnes.steps.adaptation import (
     MAX_GROWTH,
+    MOVEMENT,
+    axis_factors,
+    expansion_rate,
+    expected_norm,
+    follow,
     follow_share,
     parents_of,
+    phase_name,
+    phase_of,
     population_growth,
     trust_in_path,
 )
-from fmnes.steps.weights import distance_alpha, distance_weights, weights_of_half
-from fmnes.strategies.base import Shape
-from fmnes.strategies.checks import check_choice, check_shape_matrix, own_matrix, settle_positive_ints
-from fmnes.strategies.equality import EqualByContent
-from fmnes.strategies.fm_nes_constants import SMALL, Selected, constants, selected, selected_by
-from fmnes.strategies.fm_nes_shape import Growth, new_shape
+from fmnes.steps.sampling import mirrored_points, pair_differences, pair_sums
+from fmnes.steps.shape import Factor, axis_growth, exponential
+from fmnes.steps.weights import (
+    distance_alpha,
+    distance_weights,
+    ranks_by_value_then_distance,
+    weights_of_half,
+)
+from fmnes.strategies.base import Shape, check_choice, check_shape_matrix, own_matrix, settle_positive_ints
 from fmnes.strategies.fm_nes_state import (
+    SMALL,
     FMNESState,
+    Growth,
+    Selected,
+    constants,
     meet_first_failure,
+    new_shape,
     refresh,
+    selected,
+    selected_by,
     unchanged,
     with_first_shape,
 )
@@ -482,10 +493,10 @@ class FMNES(EqualByContent):
         return selected_by(weights, d, self.path_rate, self._for_every_d, backend)
 
 
-FMNES.__init__ = names_options(FMNES.__init__)  # type: ignore[method-assign]
+FMNES.__init__ = suggest_options(FMNES.__init__)  # type: ignore[method-assign]
 
 
-@names_options
+@suggest_options
 def AFMNES(
     *,
     population_size: int | None = None,
@@ -568,7 +579,7 @@ def AFMNES(
     )
 
 
-@names_options
+@suggest_options
 def DXNESIC(
     *,
     population_size: int | None = None,

@@ -1,14 +1,111 @@
-"""The state of FM-NES, and what is done to it as a whole: its first shape, the reset, the refresh.
-
-Letters and line numbers are those of fm_nes.py.
-"""
+"""FM-NES: its constants, its state, and the update of its shape."""
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
 from typing import NamedTuple
 
-from fmnes.backends import Array, Backend
-from fmnes.steps.axes import Axes, decomposed, turned
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.backends import NUMPY, Array, Backend
+from fmnes.steps.adaptation import MOVEMENT, Rates, expected_norm, learning_rates
+from fmnes.steps.shape import (
+    LEADING,
+    Axes,
+    Factor,
+    decomposed,
+    inverse_times,
+    on_ridge,
+    times,
+    turned,
+    with_rank_one,
+)
+from fmnes.steps.weights import RankWeights, distance_alphas, rank_weights
+
+# -- The constants of FM-NES: those the paper prints, those it leaves to others, and those it needs
+# otherwise.
+#
+# The paper's tables come out with these; where it prints another value, that one can be chosen.
+
+
+#: Up to this dimension a decomposition costs no more than what would replace it.
+SMALL = 24
+
+
+class Selected(NamedTuple):
+    """What depends on how many are selected."""
+
+    weights: RankWeights
+    c_sigma: Array
+    c_c: Array
+    c_1: Array
+    c_step: Array
+    """CMA-ES's rate of the path that its step size follows, …"""
+    damping: Array
+    """… and how slowly it does."""
+
+
+class Constants(NamedTuple):
+    """All that depends on d and λ alone."""
+
+    selected: Selected
+    """With the best half of all points."""
+    alphas: NDArray[np.float64]
+    rates: Rates
+    expected_norm: float
+    refresh: int
+    decompose: int
+    """One in so many refreshes is a decomposition."""
+
+
+@lru_cache(maxsize=64)
+def constants(
+    d: int, population_size: int, path_rate: str = "tables", alpha: str = "tables", for_every_d: bool = False
+) -> Constants:
+    rates = learning_rates(d, population_size, for_every_d)
+    return Constants(
+        selected=selected(d, population_size, population_size, path_rate, for_every_d),
+        alphas=distance_alphas(d, population_size, public=alpha == "public"),
+        rates=rates,
+        expected_norm=expected_norm(d),
+        # 1/η_B generations are what the shape takes to become another one; in a fifth of that its axes turn
+        # but a little. In low dimension that is long, and a refresh cheap, so it is never more than d.
+        refresh=max(1, min(d, round(1 / (5 * rates.shape[MOVEMENT, -1])))),
+        # 4 at d = 40, 2 at d = 100, 1 from 107 on: in higher dimension there are more axes of about the same
+        # length, which a turn leaves alone, and being late with them costs evaluations.
+        decompose=1 if d <= SMALL else max(1, round(160 / d)),
+    )
+
+
+@lru_cache(maxsize=256)
+def selected(d: int, population_size: int, parents_of: int, path_rate: str, for_every_d: bool) -> Selected:
+    """With the best half of so many."""
+    return selected_by(rank_weights(population_size, parents_of), d, path_rate, for_every_d, NUMPY)
+
+
+def selected_by(
+    weights: RankWeights, d: int, path_rate: str, for_every_d: bool, backend: Backend
+) -> Selected:
+    mu = weights.mu_eff
+    c_step = (mu + 2) / (d + mu + 5)
+    excess = ((mu - 1) / (d + 1)) ** 0.5 - 1
+    return Selected(
+        weights=weights,
+        # The paper prints c_σ without √d; its tables come out with it, as in the original DX-NES.
+        c_sigma=c_step if path_rate == "printed" else c_step / math.sqrt(d),
+        c_c=(4 + mu / d) / (d + 4 + 2 * mu / d),
+        # Below d ≈ 10, where η_B is far faster than published, the rank-one update has less left to do.
+        c_1=2 / ((d + (4 if for_every_d else 1.3)) ** 2 + mu),
+        c_step=c_step,
+        damping=1 + 2 * backend.larger(excess, 0.0) + c_step,
+    )
+
+
+# -- The state of FM-NES, and what is done to it as a whole: its first shape, the reset, the refresh.
+#
+# Letters and line numbers are those of fm_nes.py.
 
 
 class FMNESState(NamedTuple):
@@ -82,3 +179,71 @@ def refresh(state: FMNESState, every: int, decompose: int, backend: Backend) -> 
         lambda: turned(axes, backend),
     )
     return state._replace(F=F, A=A, A_inverse=A_inverse, p_c=p_c)
+
+
+# -- FM-NES's shape at the end of a generation: lines 30 and 32–35 of its Algorithm 2.
+#
+# Letters and line numbers are those of fm_nes.py.
+
+
+class Growth(NamedTuple):
+    """The shape from before this generation, and by what it grows."""
+
+    A: Array
+    """(d, d)"""
+    A_inverse: Array
+    """(d, d); None where the rank-one update is never made."""
+    factor: Factor
+    """exp(η_B/2 · G_B), less its trace."""
+    row_scale: Array
+    """That trace, and the expansion. (d,)"""
+    p_c: Array
+    """(d,), in F's frame"""
+    c_1: Array
+
+
+def new_shape(
+    growth: Growth, rank_one: str, unconstrained: Array, threshold: float, whole: bool, backend: Backend
+) -> tuple[Array, Array | None]:
+    """A and A⁻¹. whole: the ridge test looks at all rows of A."""
+    if growth.A_inverse is None:  # rank_one == "never"
+        return times(growth.A, growth.factor, growth.row_scale), None
+    if rank_one == "always":
+        return _lengthened(growth, backend)
+    return backend.cond(  # type: ignore[no-any-return]
+        unconstrained,
+        lambda: _lengthened(growth, backend),
+        lambda: _lengthened_on_ridges(growth, threshold, whole, backend),
+    )
+
+
+def _lengthened(growth: Growth, backend: Backend) -> tuple[Array, Array]:
+    """With the rank-one update, lines 33–35."""
+    A, A_inverse, factor, row_scale, p_c, c_1 = growth
+    v = A_inverse.dot(p_c)  # B⁻¹ p_c ~ N(0, I), with the B from before this generation's update
+    longer, scale = with_rank_one(factor, v, p_c, A_inverse, c_1, backend)
+    return times(A, longer, scale * row_scale), inverse_times(A_inverse, longer, scale * row_scale)
+
+
+def _lengthened_on_ridges(
+    growth: Growth, threshold: float, whole: bool, backend: Backend
+) -> tuple[Array, Array]:
+    """The same, but only on a ridge: line 32 tests the shape that line 30 makes."""
+    A, _, factor, row_scale, _, _ = growth
+    if whole:
+        tested = new = times(A, factor, row_scale)
+    else:  # of that shape a few rows are enough
+        first = slice(0, LEADING)
+        tested, new = times(A[first], factor._replace(gain=factor.gain[first]), row_scale[first]), None
+    return backend.cond(  # type: ignore[no-any-return]
+        on_ridge(tested, threshold, backend),
+        lambda: _lengthened(growth, backend),
+        lambda: _as_it_grew(growth, new),
+    )
+
+
+def _as_it_grew(growth: Growth, new: Array | None) -> tuple[Array, Array]:
+    """Without the rank-one update, line 30. new: the new A, if it is there already."""
+    A, A_inverse, factor, row_scale, _, _ = growth
+    new = times(A, factor, row_scale) if new is None else new
+    return new, inverse_times(A_inverse, factor, row_scale)

@@ -16,14 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import names_options
+from fmnes._equality import EqualByContent
+from fmnes.arguments import suggest_options
 from fmnes.backends import NUMPY, Array, Backend
-from fmnes.steps.low_rank import exponential
-from fmnes.steps.ranking import ranks_by_value
-from fmnes.steps.weights import rank_weights
-from fmnes.strategies.base import Shape
-from fmnes.strategies.checks import check_shape_matrix, own_matrix
-from fmnes.strategies.equality import EqualByContent
+from fmnes.steps.shape import exponential
+from fmnes.steps.weights import rank_weights, ranks_by_value
+from fmnes.strategies.base import Shape, check_shape_matrix, own_matrix
 
 
 class XNESState(NamedTuple):
@@ -145,4 +143,4 @@ class XNES(EqualByContent):
         return B.dot(B.T)
 
 
-XNES.__init__ = names_options(XNES.__init__)  # type: ignore[method-assign]
+XNES.__init__ = suggest_options(XNES.__init__)  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import fmnes
 from fmnes import problems
+from fmnes_bench.lens import triplet
 
 Vector = NDArray[np.float64]
 Named = dict[str, float | int]
@@ -99,5 +100,5 @@ def main() -> fmnes.Result:
     fmnes.plots.convergence(run).savefig("run.png")
     problem = problems.get("ic-sphere", d=5)
     fmnes.minimize(problem.fun, problem.x0, problem.sigma0)
-    lens = problems.real.lens.triplet()
+    lens = triplet()
     return fmnes.minimize(lens.fun, lens.parameters, vectorized=True)

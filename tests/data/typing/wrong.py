@@ -26,7 +26,6 @@ def of_text(x: np.ndarray) -> str:
 fmnes.minimise(of_array, [1.0, 2.0], 0.5)  # mistake
 fmnes.problems.gett("sphere")  # mistake
 problems.reel.lens.triplet()  # mistake
-problems.real.lense.triplet()  # mistake
 print(fmnes.StopReason.TARGETS)  # mistake
 
 # Misspelt settings

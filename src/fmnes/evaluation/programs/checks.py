@@ -1,4 +1,4 @@
-"""Checks of a Command's settings, which come from Python or from a problem file."""
+"""Checks of the settings of a program: strings, exit codes, sizes, environment, TOML text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import errno
 import os
 import re
 import stat
+import tomllib
+from collections.abc import Mapping
 from typing import Any
 
-from fmnes.arguments import is_number, shown
+from fmnes.arguments import check_path, is_number, shown
 from fmnes.errors import ArgumentError
+
+# -- Checks of a Command's settings, which come from Python or from a problem file.
+
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
@@ -75,3 +80,125 @@ def check_bytes(argument: str, found: Any) -> int | None:
             f"{argument}: found {shown(found)}, wanted a number of bytes, or such as '2 GB' or '500 MB'"
         )
     return int(size)
+
+
+# -- The text of a problem file, and its tables. It may be anything: nothing of it is run.
+
+
+#: A problem of a hundred thousand parameters has less.
+MAX_BYTES = 8 * 2**20
+#: Dots in one line besides strings and comments; a key of very many parts would take all memory to read.
+MAX_DOTS = 50
+_STRING_OR_COMMENT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
+#: What `tomllib` says, and where.
+_ERROR = re.compile(r"(.+) \(at line (\d+), column \d+\)", re.S)
+_TWICE = re.compile(r"Cannot declare \('parameters', (.+)\) twice", re.S)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The file's text; what is no plain file, or far too large for a problem file, is not even begun."""
+    try:
+        data, _ = read_plain(os.fspath(path), MAX_BYTES)
+        if len(data) > MAX_BYTES:
+            raise ArgumentError(f"{path}: found more than {MAX_BYTES} bytes, wanted a problem file")
+        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ArgumentError(
+            f"{path}: found a byte that is not UTF-8 in line {line}, wanted a text file saved as UTF-8"
+        ) from None
+    except OSError as error:
+        raise ArgumentError(f"{path}: cannot be read ({error.strerror}), wanted a problem file") from None
+
+
+def parse(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Its tables; what is no TOML is said with its line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MAX_DOTS and _STRING_OR_COMMENT.sub("", line).count(".") > MAX_DOTS:
+            raise ArgumentError(f"{path}, line {number}: found more than {MAX_DOTS} dots, wanted TOML")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # not TOML, a number of too many digits, too deeply nested
+        said = _ERROR.fullmatch(str(error))
+        where, what = (f", line {said[2]}", said[1]) if said else ("", str(error))
+        twice = _TWICE.fullmatch(what)
+        if twice:
+            raise ArgumentError(
+                f"{path}{where}: found two parameters of the name {twice[1]}, wanted one name for each"
+            ) from None
+        if what == "Cannot overwrite a value":
+            raise ArgumentError(f"{path}{where}: found a key for the second time, wanted it once") from None
+        raise ArgumentError(
+            f"{path}{where}: found what is not TOML ({what[:200]}), wanted TOML: key = value, text in "
+            "quotes, lists in [ ]"
+        ) from None
+
+
+# -- The environment of a program: ours, one thread, and what the user adds.
+
+
+#: As many programs run at a time as there are workers: each of them with a thread for every core is many
+#: times slower. ngspice minds none of these but OMP_THREAD_LIMIT.
+ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "OMP_THREAD_LIMIT",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
+
+
+def variables(ours: Mapping[str, str], theirs: Mapping[str, str | None] | None) -> dict[str, str]:
+    """The environment that a program sees."""
+    said = {**ours, **(theirs or {})}
+    joined = {**dict.fromkeys(ONE_THREAD, "1"), **said}
+    if "OMP_THREAD_LIMIT" not in said:  # who asks for four threads is not to be held to one
+        threads = joined["OMP_NUM_THREADS"] or ""
+        joined["OMP_THREAD_LIMIT"] = threads if threads.isdecimal() else None
+    return {name: value for name, value in joined.items() if value is not None}
+
+
+def check_environment(found: Any) -> dict[str, str | None]:
+    """Names with texts, or with None for a variable to be removed; raises ArgumentError."""
+    try:
+        environment = {} if found is None else dict(found)
+    except Exception:  # of the user's own class it may be anything
+        raise ArgumentError(f"environment: found {shown(found)}, wanted a dictionary") from None
+    for name, value in environment.items():
+        if not isinstance(name, str) or not name or "=" in name or "\0" in name:
+            raise ArgumentError(f"environment: found {shown(name)}, wanted a name without '='")
+        if value is not None and (not isinstance(value, str) or "\0" in value):
+            # Not the value itself, which may be a secret.
+            raise ArgumentError(
+                f"environment: found {name} of type {type(value).__name__}, wanted text such as '4'"
+            )
+    return environment
+
+
+def environment_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """What a problem file, read, says of its program's environment."""
+    program = data.get("program", {})
+    found = program.get("environment", {}) if isinstance(program, Mapping) else {}
+    if not isinstance(found, Mapping):
+        raise ArgumentError(f"environment: found {shown(found)}, wanted a table such as {{ NAME = '4' }}")
+    return {name: value for name, value in check_environment(found).items() if value is not None}
+
+
+def read_environment(path: str | os.PathLike[str]) -> dict[str, str]:
+    """The environment of a problem file's program: a run directory keeps its names only.
+
+    Raises ArgumentError if the file is not there any more, or is no problem file.
+    """
+    name = check_path("problem_file", path)
+    if not os.path.exists(name):
+        raise ArgumentError(
+            f"{name}: found no problem file, wanted it for the program's environment, which a run directory "
+            "does not keep"
+        )
+    data = parse(read_text(name), name)
+    try:
+        return environment_of(data)
+    except ArgumentError as error:
+        raise ArgumentError(f"{name}: {error}") from None

@@ -1,27 +1,104 @@
-"""External programs as objectives: a point goes in as arguments, files or JSON, a number comes out.
-
-`Command` holds the settings, which `settling.py` checks. `inputs.py` fills `template.py`'s holes and lays out
-what a program is given, `program.py` finds the program, `runnable.py` says whether it can run, `runner.py`
-keeps some programs running, each in a directory of `workspace.py`, and `process.py` runs one of
-them. `verdict.py` says what came of it: from what it answers (`answer.py`), or from where the user says that
-the value stands (`sources.py`); a regular expression is searched for by a process that can be killed
-(`matching.py`), while the evaluation waits for it (`searching.py`). What it leaves running is for `guard.py`,
-what it leaves on disk for `removal.py`.
-"""
+"""External programs as objectives: the command and its settings."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fmnes.arguments import is_number, names_options, shown
+from fmnes.arguments import check_number, check_path, is_number, shown, suggest_options
 from fmnes.errors import ArgumentError, Infeasible, Lost
 from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.programs.answer import check_source
+from fmnes.evaluation.programs.checks import check_bytes, check_codes, check_environment, check_strings
+from fmnes.evaluation.programs.inputs import TAKEN, SomeNumber, check_targets, parse_argument
+from fmnes.outcome import read_outputs
+
+# -- A Command's settings, checked and each in one form.
+
+
+if TYPE_CHECKING:
+    pass
+
+
+def validate(command: Command) -> None:
+    """Raises ArgumentError for what cannot be meant."""
+
+    def settle(name: str, value: Any) -> None:
+        object.__setattr__(command, name, value)
+
+    settle("argv", check_strings("argv", command.argv))
+    settle("names", None if command.names is None else check_strings("names", command.names))
+    for name in ("templates", "copy", "link"):
+        settle(name, check_strings(name, getattr(command, name)))
+    for name in ("stdin", "problem_file", "directory"):
+        if getattr(command, name) is not None:
+            settle(name, check_path(name, getattr(command, name)))
+    settle("here", os.path.abspath(check_path("here", "." if command.here is None else command.here)))
+    for name in ("problem_file", "directory"):
+        if getattr(command, name) is not None:
+            settle(name, os.path.abspath(getattr(command, name)))
+    settle("environment", check_environment(command.environment))
+    settle("value", None if command.value is None else check_source("value", command.value))
+    settle("outputs", _outputs(command.outputs))
+    texts = [command.fail_if] if isinstance(command.fail_if, str) and command.fail_if else command.fail_if
+    settle("fail_if", check_strings("fail_if", texts))
+    if any(not text.strip() or len(text) > 1000 for text in command.fail_if):
+        raise ArgumentError("fail_if: found a blank text, or one of more than 1000 characters")
+    settle("timeout", check_number("timeout", command.timeout, above=0))
+    settle("memory_limit", check_bytes("memory_limit", command.memory_limit))
+    settle("max_kept", check_number("max_kept", command.max_kept, above=-1, whole=True) or 0)
+    settle("success_exit_codes", check_codes("success_exit_codes", command.success_exit_codes, signals=True))
+    settle("lost_exit_codes", check_codes("lost_exit_codes", command.lost_exit_codes))
+    names = command.names or ()
+    if len(set(names)) < len(names) or set(TAKEN) & set(names):
+        raise ArgumentError(f"names: found {names}, wanted one for each; params, results, here are taken")
+    if not isinstance(command.keep, str) or command.keep not in ("failed", "all", "none"):
+        raise ArgumentError(f"keep: found {shown(command.keep)}, wanted 'failed', 'all' or 'none'")
+    both = set(command.lost_exit_codes) & set(command.success_exit_codes)
+    if both:
+        raise ArgumentError(f"lost_exit_codes: found {both}, which are success_exit_codes as well")
+    if not command.argv:
+        raise ArgumentError("argv: found an empty list, wanted the program and its arguments")
+    check_targets(command)
+    for element in command.argv:
+        template = parse_argument(element)
+        if command.names is not None:
+            template.fill({**dict.fromkeys(TAKEN, ""), **dict.fromkeys(names, SomeNumber())})
+
+
+def _outputs(found: Any) -> dict[str, dict[str, str]]:
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping):
+        raise ArgumentError(f"outputs: found {shown(found)}, wanted such as {{'mass': {{'regex': ...}}}}")
+    try:  # as what a function returns: too many, or a name that cannot be written
+        read_outputs(dict.fromkeys(found))
+    except TypeError as error:
+        raise ArgumentError(f"outputs: found {error}") from None
+    for name in found:
+        if "\0" in name:
+            raise ArgumentError(f"outputs: found the name {shown(name)}, wanted text such as 'mass'")
+    return {name: check_source(f"outputs, {name}", source) for name, source in found.items()}
+
+
+# -- External programs as objectives: a point goes in as arguments, files or JSON, a number comes out.
+#
+# `Command` holds the settings, which `settling.py` checks. `inputs.py` fills `template.py`'s holes and lays
+# out
+# what a program is given, `program.py` finds the program, `runnable.py` says whether it can run,
+# `runner.py`
+# keeps some programs running, each in a directory of `workspace.py`, and `process.py` runs one of
+# them. `verdict.py` says what came of it: from what it answers (`answer.py`), or from where the user says
+# that
+# the value stands (`sources.py`); a regular expression is searched for by a process that can be killed
+# (`matching.py`), while the evaluation waits for it (`searching.py`). What it leaves running is for
+# `guard.py`,
+# what it leaves on disk for `removal.py`.
 
 
 @dataclass(frozen=True)
@@ -130,9 +207,8 @@ class Command:
 
     def __post_init__(self) -> None:
         # Every run asks whether its objective is a Command; only one that is needs all this.
-        from fmnes.evaluation.programs.settling import settle_all
 
-        settle_all(self)
+        validate(self)
 
     def __call__(self, x: ArrayLike | Mapping[str, float]) -> float:
         """Run the program once and return its value.
@@ -160,7 +236,7 @@ class Command:
         point = np.asarray(x if named is None else list(named.values()), dtype=float).reshape(-1)
         if not np.isfinite(point).all():
             raise ArgumentError(f"x: found {point}, wanted finite numbers")
-        from fmnes.evaluation.programs.runnable import check_runnable
+        from fmnes.evaluation.programs.preflight import check_runnable
         from fmnes.evaluation.programs.runner import run_once  # which knows this class, and is POSIX's
 
         check_runnable(self, point.size, named)
@@ -173,7 +249,7 @@ class Command:
 
 
 # A decorator of the class would hide its signature from `help` and from type checkers.
-Command.__init__ = names_options(Command.__init__)  # type: ignore[method-assign]
+Command.__init__ = suggest_options(Command.__init__)  # type: ignore[method-assign]
 
 
 def _point(found: Mapping[Any, Any]) -> dict[str, Any]:

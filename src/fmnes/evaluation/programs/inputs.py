@@ -1,32 +1,226 @@
-"""What a program is given: arguments, input files made from templates, standard input, support files.
-
-Templates are read once, by `read_inputs`; for each evaluation they are only filled.
-"""
+"""Inputs of a program: arguments, files made from templates, standard input, support files."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import re
+import shlex
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fmnes.arguments import shown
-from fmnes.errors import ArgumentError
+from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.checks import read_plain
 from fmnes.evaluation.programs.process import PARAMS, RESULTS, STDERR, STDIN, STDOUT
-from fmnes.evaluation.programs.program import find_program
-from fmnes.evaluation.programs.template import SomeNumber, Template, parse_argument, parse_file
 from fmnes.result import Vector
 
 if TYPE_CHECKING:
     from fmnes.evaluation.programs.command import Command
+
+
+# -- The language of arguments and input files: {name} and {name:format} stand for the values of a point.
+#
+# In an argument all other braces are written twice. An input file has braces of its own, as JSON, gmsh and
+# ngspice do: there only {identifier} and {identifier:format} are placeholders, {{identifier}} stands for
+# {identifier} itself, {{{identifier}}} for a value in braces, and all other braces for themselves.
+
+
+_IN_ARGUMENT = re.compile(r"\{\{|\}\}|\{(?P<hole>[^{}]*)\}|[{}]")
+_FORM = r"[^\W\d]\w*(?::[^{}\r\n]*)?"
+_IN_FILE = re.compile(
+    rf"(?P<brace>\{{\{{)?\{{(?P<hole>{_FORM})\}}(?(brace)\}}\}})|\{{(?P<own>\{{{_FORM}\}})\}}"
+)
+#: Digits of a format's width: a page has fewer columns, and all memory would go for more.
+_WIDE = re.compile(r"\d{4}")
+
+
+class Placeholder(NamedTuple):
+    text: str
+    """What stands between the braces."""
+    line: int
+
+
+class Template(NamedTuple):
+    """A text with holes, parsed once."""
+
+    where: str
+    """For messages: "argv", or the name of the file."""
+    pieces: tuple[str | Placeholder, ...]
+    is_file: bool = False
+
+    def fill(self, known: Mapping[str, Any]) -> str:
+        """The text for these values, put in literally; numbers keep all their digits unless told."""
+        return "".join(p if isinstance(p, str) else _value(self, p, known) for p in self.pieces)
+
+    def names(self, known: Mapping[str, Any]) -> set[str]:
+        """Those that its placeholders stand for."""
+        return {_split(piece.text, known)[0] for piece in self.pieces if isinstance(piece, Placeholder)}
+
+
+class SomeNumber:
+    """Stands for a value of which nobody knows yet whether it is whole: what fits either is accepted."""
+
+    def __repr__(self) -> str:
+        return "a number"
+
+    def __format__(self, form: str) -> str:
+        try:
+            return format(1.5, form)
+        except ValueError:
+            return format(1, form)
+
+
+def parse_argument(text: str) -> Template:
+    def pieces() -> Iterator[str | Placeholder]:
+        end = 0
+        for match in _IN_ARGUMENT.finditer(text):
+            yield text[end : match.start()]
+            end = match.end()
+            if match[0] in ("{{", "}}"):
+                yield match[0][0]
+            elif match["hole"] is None:
+                raise ArgumentError(f"argv: found a lonely {match[0]!r} in {text!r}, wanted it doubled")
+            else:
+                yield Placeholder(match["hole"], 1)
+        yield text[end:]
+
+    return Template("argv", _joined(pieces()))
+
+
+def parse_file(text: str, where: str) -> Template:
+    def pieces() -> Iterator[str | Placeholder]:
+        end, line = 0, 1
+        for match in _IN_FILE.finditer(text):
+            line += text.count("\n", end, match.start())
+            yield text[end : match.start()]
+            end = match.end()
+            if match["own"] is not None:
+                yield match["own"]
+            else:
+                brace = match["brace"] is not None
+                yield "{" * brace
+                yield Placeholder(match["hole"], line)
+                yield "}" * brace
+        yield text[end:]
+
+    return Template(where, _joined(pieces()), is_file=True)
+
+
+def _joined(pieces: Iterator[str | Placeholder]) -> tuple[str | Placeholder, ...]:
+    return tuple(piece for piece in pieces if piece)
+
+
+def _split(text: str, known: Mapping[str, Any]) -> tuple[str, str]:
+    """The name and the format; a name may have a colon itself."""
+    name, _, form = (text, "", "") if text in known else text.partition(":")
+    return name, form
+
+
+def _value(template: Template, hole: Placeholder, known: Mapping[str, Any]) -> str:
+    name, form = _split(hole.text, known)
+    where = f"{template.where}, line {hole.line}" if template.is_file else template.where
+    if name not in known:
+        raise ArgumentError(f"{where}: {_unknown(name, hole, known, template.is_file)}")
+    value = known[name]
+    if not form:
+        return value if isinstance(value, str) else repr(value)
+    try:
+        if _WIDE.search(form):
+            raise ValueError("it is wider than 999 characters")
+        return format(value, form)
+    except (ValueError, OverflowError) as error:
+        good = ">20" if isinstance(value, str) else "5d" if isinstance(value, int) else "12.5e"
+        raise ArgumentError(
+            f"{where}: found {{{hole.text}}}, whose format does not fit {shown(value)} ({error}); wanted "
+            f"such as {{{name}:{good}}}"
+        ) from None
+
+
+def _unknown(name: str, hole: Placeholder, known: Mapping[str, Any], is_file: bool) -> str:
+    numbers = sum(re.fullmatch(r"x\d+", other) is not None for other in known)
+    if numbers and re.fullmatch(r"x\d{1,9}", name):
+        return f"found {{{hole.text}}}, but points have {numbers} coordinates, from x0 on"
+    hint = nearest(name, islice(known, 1000))
+    found = f"found the unknown placeholder {{{hole.text}}}{hint}"
+    if is_file:
+        return f"{found} (if it is the file's own, write {{{{{hole.text}}}}})"
+    return f"{found} (for a brace itself, write it twice)"
+
+
+# -- The program of a command: where it is, and whether it can be started.
+
+
+def find_program(command: Command) -> str:
+    """The path of the program, absolute because it does not run here."""
+    template = parse_argument(command.argv[0])
+    for hole in template.pieces:
+        if isinstance(hole, Placeholder) and hole.text != "here":
+            raise ArgumentError(
+                f"argv: found {{{hole.text}}} in the program's name, wanted it among the arguments, each of "
+                "which is an element of the list"
+            )
+    name = template.fill({"here": str(command.here)})
+    if os.sep not in name:
+        name = shutil.which(name, path=(command.environment or {}).get("PATH")) or name
+    return os.path.join(str(command.here), name.removeprefix("./")) if os.sep in name else name
+
+
+#: What a shell would obey. A program that takes one of these as its argument is started by `sh -c`.
+_OF_A_SHELL = ("|", "||", "&&", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>")
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "fish")
+
+
+def check_no_shell(command: Command) -> None:
+    """Raises ArgumentError for a pipe or a redirection among the arguments: no shell would see it."""
+    found = next((word for word in command.argv[1:] if word in _OF_A_SHELL), None)
+    if found is None or os.path.basename(command.argv[0]) in _SHELLS:
+        return
+    program = re.sub(r"^\./", "{here}/", command.argv[0])
+    line = shlex.join([program, *command.argv[1:]]).replace(f"'{found}'", found)
+    raise ArgumentError(
+        f"argv: found {found!r}, which only a shell understands, and none is used; write a script with that "
+        f"line, or ['sh', '-c', {line!r}]"
+    )
+
+
+def check_program(command: Command) -> None:
+    name = command.argv[0]
+    path = find_program(command)
+    if os.sep not in path or not os.path.exists(path):
+        beside = os.sep not in name and os.path.exists(os.path.join(str(command.here), name))
+        where = f"at {path}" if os.sep in name else "on the PATH, or a path to one"
+        hint = f"; did you mean './{name}'?" if beside else f", wanted one {where}"
+        raise ArgumentError(f"argv: found no program {name!r}{hint}")
+    if os.path.isdir(path):
+        raise ArgumentError(f"argv: found the directory {name!r}, wanted a program")
+    if not os.access(path, os.X_OK):
+        raise ArgumentError(
+            f"argv: found {name!r}, which is not executable; run chmod +x on it, or put its interpreter "
+            f"first: ['python', '{{here}}/{os.path.basename(name)}', ...]"
+        )
+    with suppress(PermissionError), open(path, "rb") as file:  # a binary need not be readable
+        first = file.readline(256)
+        interpreter = re.split(r"[ \t\n]", first[2:].decode(errors="replace").lstrip(" \t"))[0]
+        if first.startswith(b"#!") and not os.access(os.path.join(str(command.here), interpreter), os.X_OK):
+            windows = " (it ends in \\r: save the file with Unix line ends)" * interpreter.endswith("\r")
+            raise ArgumentError(
+                f"argv: found {name!r}, whose interpreter {interpreter!r} is missing{windows}"
+            )
+
+
+# -- What a program is given: arguments, input files made from templates, standard input, support files.
+#
+# Templates are read once, by `read_inputs`; for each evaluation they are only filled.
+
 
 #: Files whose paths have names of their own in arguments and templates.
 FILES = {"params": PARAMS, "results": RESULTS}
@@ -37,7 +231,7 @@ MAX_TEMPLATE = 64 * 2**20
 _OURS = (PARAMS, RESULTS, STDIN, STDOUT, STDERR)
 
 
-class Deck(NamedTuple):
+class InputFile(NamedTuple):
     """An input file to be made."""
 
     target: str
@@ -58,7 +252,7 @@ class Inputs(NamedTuple):
     program: str
     here: str
     arguments: tuple[Template, ...]
-    decks: tuple[Deck, ...]
+    decks: tuple[InputFile, ...]
     stdin: Template | None
     support: tuple[Support, ...]
 
@@ -145,7 +339,7 @@ def read_inputs(command: Command) -> Inputs:
     for argument, path in files_of(command):
         if argument == "templates":
             template, mode = _read_template(argument, here, path)
-            decks.append(Deck(target_of(argument, path), template, mode))
+            decks.append(InputFile(target_of(argument, path), template, mode))
         else:
             support.append(Support(os.path.join(here, path), target_of(argument, path), argument))
             _check_support(support[-1], str(command.directory or tempfile.gettempdir()))

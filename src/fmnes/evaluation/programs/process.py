@@ -21,9 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from fmnes.evaluation.clock import SUSPENDED_TIMES, TICK, AwakeClock, is_suspended
 from fmnes.evaluation.programs.guard import Guard
-from fmnes.evaluation.supervision import reap
+from fmnes.evaluation.supervision import SUSPENDED_TIMES, TICK, AwakeClock, is_suspended, reap
 
 #: Bytes of each output that go to disk; of what follows only the last TAIL bytes are kept.
 OUTPUT_LIMIT = 10_000_000
@@ -37,7 +36,7 @@ PARAMS, RESULTS = "params.json", "results.txt"
 STDIN, STDOUT, STDERR = "stdin.txt", "stdout.txt", "stderr.txt"
 
 
-class Ending(NamedTuple):
+class ExitReport(NamedTuple):
     """How a program ended."""
 
     code: int | None
@@ -124,7 +123,7 @@ class _Output:
                 return
 
 
-class Program:
+class ProgramProcess:
     """A running program and its process group."""
 
     def __init__(
@@ -237,7 +236,7 @@ class Program:
         self._signal(signal.SIGTERM)
         self._stop_at, self._kill_at = math.inf, min(self._kill_at, now + GRACE)
 
-    def finish(self, guard: Guard, *, whole: bool = False) -> Ending:
+    def finish(self, guard: Guard, *, whole: bool = False) -> ExitReport:
         """Kill what is left of it, and tell how it ended; with all of its stdout if asked."""
         if not self._stolen and self._process.returncode is None:
             self._signal(signal.SIGKILL)
@@ -256,7 +255,7 @@ class Program:
         cut = self._outputs[0].seen > TAIL
         found = self._outputs[0].found | self._outputs[1].found
         said = next((text for text in self._texts if text in found), None)
-        return Ending(None if self._stolen else code, self._timed_out, stdout, stderr, cut, printed, said)
+        return ExitReport(None if self._stolen else code, self._timed_out, stdout, stderr, cut, printed, said)
 
     def _limit_memory(self, limit: int) -> None:
         """From outside, a moment after its start: what runs between fork and exec must not be Python.

@@ -1,4 +1,4 @@
-"""Several external programs at a time, in one loop without threads, each in a directory of its own."""
+"""Runs several programs at a time, each in a directory of its own, and judges how each ended."""
 
 from __future__ import annotations
 
@@ -10,28 +10,208 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.ahead import further
-from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
-from fmnes.evaluation.evaluator import Outcomes, Task
-from fmnes.evaluation.programs.checks import check_bytes
+from fmnes.evaluation.evaluator import Outcomes, Task, further
+from fmnes.evaluation.exit_status import outcome_of_death
+from fmnes.evaluation.programs.answer import (
+    Searches,
+    Text,
+    find_answer,
+    find_output,
+    find_value,
+    printable,
+    read_tail,
+)
+from fmnes.evaluation.programs.checks import check_bytes, variables
 from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.programs.environment import variables
 from fmnes.evaluation.programs.guard import TOKEN, Guard
-from fmnes.evaluation.programs.inputs import point_of, read_inputs
-from fmnes.evaluation.programs.matching import Match, Matcher, can_match, last_match
-from fmnes.evaluation.programs.process import PARAMS, STDIN, Program
-from fmnes.evaluation.programs.runnable import check_runnable
-from fmnes.evaluation.programs.searching import Searching
-from fmnes.evaluation.programs.verdict import both_ends, outcome_of
+from fmnes.evaluation.programs.inputs import Inputs, files_of, point_of, read_inputs, target_of
+from fmnes.evaluation.programs.matching import Match, Matcher, Search, can_match, last_match
+from fmnes.evaluation.programs.preflight import check_runnable
+from fmnes.evaluation.programs.process import PARAMS, STDIN, TAIL, ExitReport, ProgramProcess
 from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace, by_hand
-from fmnes.evaluation.supervision import need_supervision
-from fmnes.outcome import DETAIL_LIMIT, Outcome, lost
+from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, wait_for
+from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost, read_outputs
 from fmnes.result import Vector
+
+if TYPE_CHECKING:
+    from fmnes.evaluation.programs.command import Command
+
+
+# -- What came of a program's run: how it ended and what it has left, as an outcome.
+
+
+#: Characters of the end of an output, or of a file, that has no value in it.
+_END = 600
+
+
+def outcome_of(command: Command, inputs: Inputs, ending: ExitReport, directory: Path) -> Searches[Outcome]:
+    """What came of a run. Asks for the searches that this takes."""
+    detail = printable((ending.stderr.strip() or ending.stdout.strip())[-DETAIL_LIMIT:], "\n\t")
+    code = ending.code
+    if ending.timed_out:
+        return infeasible(f"timed out after {command.timeout:g} s", fault="timeout", detail=detail)
+    if code in command.lost_exit_codes:
+        return lost(f"exited with code {code}", detail=detail)
+    death = None if code in command.success_exit_codes else outcome_of_death(code)
+    if death is not None and code is None:
+        death = replace(death, reason="its exit code was taken by another part of this process")
+    if death is not None and death.status == "lost":
+        return replace(death, detail=detail)
+    if ending.said is not None:
+        return infeasible(printable(" ".join(ending.said.split()))[:300], detail=both_ends(ending))
+    if death is not None and (code is None or code < 0):
+        return replace(death, detail=detail)
+    if command.value is None:
+        answer, problem = find_answer(ending, directory, inputs.name_results)
+    elif death is None and _is_old(command.value, inputs, directory):
+        answer, problem = None, f"did not write {command.value['file']!r}: it is still the one copied"
+    elif death is None:
+        answer, problem = yield from find_value(command.value, ending, directory)
+    else:
+        answer, problem = None, ""
+    # A program may well say FAIL and exit with an error: that is its answer, in its own words.
+    if isinstance(answer, Outcome):
+        return replace(answer, detail=detail)
+    if death is not None:
+        return infeasible(death.reason, fault=death.fault, detail=detail + _hint(command))
+    if answer is None:
+        detail = both_ends(ending) + _end_of_file(command, directory) + _hint(command)
+        return infeasible(problem, fault="garbled output", detail=detail)
+    outcome = from_number(answer)
+    if outcome.status != "value":
+        return replace(outcome, detail=detail)
+    if not command.outputs:
+        return outcome
+    outputs: dict[str, float | str | None] = {}
+    for name, source in command.outputs.items():
+        is_old = _is_old(source, inputs, directory)
+        outputs[name] = None if is_old else (yield from find_output(source, ending, directory))
+    try:
+        return replace(outcome, outputs=read_outputs(outputs))
+    except TypeError as error:
+        return infeasible(f"the program left {error}", fault="garbled output", detail=both_ends(ending))
+
+
+def _is_old(source: Mapping[str, str], inputs: Inputs, directory: Path) -> bool:
+    return "file" in source and inputs.is_old(source["file"], directory)
+
+
+def both_ends(ending: ExitReport) -> str:
+    """Of both outputs: what it says of its errors may be about something else than what is missing."""
+    ends = [ending.stdout.strip(), ending.stderr.strip()]
+    return "\n".join(printable(end[-_END:], "\n\t") for end in ends if end)
+
+
+def _end_of_file(command: Command, directory: Path) -> str:
+    """What the file ends with in which the value should be."""
+    name = (command.value or {}).get("file")
+    read = None if name is None else read_tail(directory, name, TAIL)
+    end = printable(read.text.strip()[-_END:], "\n\t") if isinstance(read, Text) else ""
+    return f"\n{name} ends with:\n{end}" if end else ""
+
+
+def _hint(command: Command) -> str:
+    """The mistake everybody makes once: a relative path, for a program that runs elsewhere."""
+    placed = {target_of(argument, path) for argument, path in files_of(command)}
+    for element in command.argv[1:]:
+        path = os.path.join(str(command.here), element)
+        if element not in placed and not os.path.isabs(element) and os.path.isfile(path):
+            return (
+                f"\n{element!r} is a file in {command.here}, not where it ran; write '{{here}}/{element}', "
+                f"or copy=[{element!r}]"
+            )
+    return ""
+
+
+# -- A program that has ended, while its outputs are searched.
+
+
+#: Seconds for one search: at least, also where the program took nearly all of its timeout, and at most.
+LEAST_SECONDS, MOST_SECONDS = 1.0, 60.0
+#: Seconds in which the process that searches has to start and read the text: not the evaluation's time.
+_START_SECONDS = 300.0
+
+
+@dataclass
+class Searching:
+    """One evaluation, from the end of its program to its outcome. Times are those of the runner's clock."""
+
+    directory: Path
+    verdict: Searches[Outcome]
+    began: float
+    """When its program began, by time.monotonic()."""
+    stops_at: float
+    """When its timeout is over."""
+    timeout: float | None
+    detail: str
+    """What the program has printed, for the outcome of a search that does not end."""
+    search: Search = field(init=False)
+    matcher: Matcher | None = None
+    """The process that searches; None while there is none to be had."""
+    outcome: Outcome | None = None
+    """Decided without an answer."""
+    _expires: float = math.inf
+    _began_search: bool = False
+    _stopped: bool = False
+
+    def begin(self, now: float) -> None:
+        """Its matcher is free: give it the search."""
+        assert self.matcher is not None
+        self._expires, self._began_search = now + _START_SECONDS, False
+        self.matcher.begin(self.search)
+
+    def has_ended(self) -> bool:
+        matcher = self.matcher
+        over = self._stopped or self.outcome is not None
+        return over or (matcher is not None and (matcher.ended or matcher.answered()))
+
+    def due(self, now: float) -> float:
+        """When to look at it again at the latest."""
+        return now if self.has_ended() else min(self._expires, now + TICK)
+
+    def enforce(self, now: float) -> None:
+        """Its time begins when the search does, and ends with the timeout of the evaluation."""
+        if self.matcher is None:
+            return
+        if self.matcher.began and not self._began_search:
+            self._began_search = True
+            self._expires = min(max(self.stops_at, now + LEAST_SECONDS), now + MOST_SECONDS)
+        if now >= self._expires:
+            self.outcome = self._timed_out()
+
+    def stop(self, now: float) -> None:
+        self._stopped = True
+
+    def answer(self) -> Match | str | Outcome | None:
+        """What the search has found, or the outcome where it has not ended by itself."""
+        assert self.matcher is not None
+        if self.outcome is None and not self.matcher.answered():
+            death = outcome_of_death(self.matcher.close())
+            words = f"the search for {self.search.words} ended: {death.reason}"
+            if death.status == "lost" or not self.matcher.began:
+                self.outcome = lost(words)
+            else:
+                self.outcome = infeasible(words, fault=death.fault, detail=self.detail)
+        return self.matcher.answer() if self.outcome is None else self.outcome
+
+    def _timed_out(self) -> Outcome:
+        if not self._began_search:
+            return lost("the process that searches the output did not start")
+        at_most = self.timeout is None or self.timeout > MOST_SECONDS
+        limit = f"within {MOST_SECONDS:g} s" if at_most else f"before the timeout of {self.timeout:g} s"
+        return infeasible(
+            f"the search for {self.search.words} did not end {limit}", fault="timeout", detail=self.detail
+        )
+
+
+# -- Several external programs at a time, in one loop without threads, each in a directory of its own.
+
 
 #: What exec says when it is the program that is wrong, and not the machine.
 _WRONG_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP, errno.ENOEXEC, errno.E2BIG)
@@ -83,7 +263,7 @@ class CommandEvaluator:
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         end = math.inf if deadline is None else deadline
         waiting = deque(enumerate(tasks))
-        running: dict[int, Program | Searching] = {}
+        running: dict[int, ProgramProcess | Searching] = {}
         most = self._workers
         try:
             while True:
@@ -131,7 +311,7 @@ class CommandEvaluator:
         self._selector.close()
         self._workspace.close()
 
-    def _start(self, task: Task, alone: bool) -> Program | Outcome | None:
+    def _start(self, task: Task, alone: bool) -> ProgramProcess | Outcome | None:
         """The running program; the outcome if the machine cannot run it; None if not beside the others."""
         if not alone and _descriptors_are_short():
             return None
@@ -141,7 +321,7 @@ class CommandEvaluator:
             self._guard = self._guard or Guard()
             directory = self._workspace.new(task.key)
             argv = inputs.write(task, self._named(task.x), self._has_names, directory)
-            program = Program(
+            program = ProgramProcess(
                 argv,
                 directory,
                 variables(os.environ, {**(command.environment or {}), TOKEN: self._guard.token}),
@@ -171,7 +351,7 @@ class CommandEvaluator:
             if directory is not None and program is None:
                 self._workspace.remove(directory)
 
-    def _step(self, programs: Collection[Program | Searching], end: float) -> None:
+    def _step(self, programs: Collection[ProgramProcess | Searching], end: float) -> None:
         """Wait until something happens, and no longer than anything may take."""
         now = self._clock.now()
         tick = math.inf if self._is_wanted is None else TICK
@@ -183,12 +363,12 @@ class CommandEvaluator:
             if not program.has_ended():
                 program.enforce(now)
 
-    def _go_on(self, task: Task, one: Program | Searching) -> Outcome | Searching:
+    def _go_on(self, task: Task, one: ProgramProcess | Searching) -> Outcome | Searching:
         """The outcome, or what must be searched next to know it."""
         assert self._guard is not None
         command = self._command
         found: Match | str | Outcome | None = None
-        if isinstance(one, Program):
+        if isinstance(one, ProgramProcess):
             stops_at = one.stops_at
             ending = one.finish(self._guard, whole=self._whole)
             verdict = outcome_of(command, self._inputs, ending, one.directory)
@@ -210,7 +390,7 @@ class CommandEvaluator:
             return self._keep(task, one, end.value)
         return one
 
-    def _find_matchers(self, running: Collection[Program | Searching]) -> None:
+    def _find_matchers(self, running: Collection[ProgramProcess | Searching]) -> None:
         """A process for each search that has none, started if there is none free."""
         for one in running:
             if not isinstance(one, Searching) or one.matcher is not None or one.outcome is not None:
@@ -254,7 +434,7 @@ class CommandEvaluator:
             return outcome
         return replace(outcome, detail=f"{outcome.detail}\n{KEPT_LINE}{kept}"[-DETAIL_LIMIT:].lstrip())
 
-    def _abandon(self, programs: list[Program | Searching]) -> None:
+    def _abandon(self, programs: list[ProgramProcess | Searching]) -> None:
         """Stop these, and whatever the batch has left behind."""
         if self._guard is None:
             return
@@ -272,8 +452,8 @@ class CommandEvaluator:
                 self._drop(program, self._guard)
             self._guard.sweep()
 
-    def _drop(self, program: Program | Searching, guard: Guard) -> None:
-        if isinstance(program, Program):
+    def _drop(self, program: ProgramProcess | Searching, guard: Guard) -> None:
+        if isinstance(program, ProgramProcess):
             program.finish(guard)
         elif program.matcher is not None and program.matcher.busy:
             self._close_matcher(program.matcher)

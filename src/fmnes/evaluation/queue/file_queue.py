@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmnes.arguments import check_path, is_number, names_options, shown
+from fmnes.arguments import check_path, is_number, shown, suggest_options
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.clock import AwakeClock
+from fmnes.evaluation.supervision import AwakeClock
 
 if TYPE_CHECKING:
     from fmnes.evaluation.evaluator import Evaluator
     from fmnes.evaluation.programs.command import Command
-    from fmnes.evaluation.queue.leases import Crew
+    from fmnes.evaluation.queue.driver import LiveWorkers
     from fmnes.space import Space
 
 
@@ -60,7 +60,7 @@ class FileQueue:
             raise ArgumentError(f"lease: found {shown(lease)}, wanted a number of seconds, at least 1")
         self.lease = float(lease)
         self._clock = AwakeClock()
-        self._crew: Crew | None = None
+        self._crew: LiveWorkers | None = None
 
     def __repr__(self) -> str:
         return f"FileQueue({str(self.directory)!r})"
@@ -107,13 +107,12 @@ class FileQueue:
         Evaluator
             What the run evaluates with.
         """
-        from fmnes.evaluation.deaths import Retried
+        from fmnes.evaluation.exit_status import RetryKilled
         from fmnes.evaluation.programs.command import Command
-        from fmnes.evaluation.queue import place
-        from fmnes.evaluation.queue.board import Board
-        from fmnes.evaluation.queue.evaluator import QueueEvaluator
+        from fmnes.evaluation.queue import files
+        from fmnes.evaluation.queue.driver import QueueDriver, QueueEvaluator
+        from fmnes.evaluation.queue.files import Job, new_driver
         from fmnes.evaluation.queue.fingerprint import fingerprint
-        from fmnes.evaluation.queue.job import Job, new_driver
         from fmnes.storage.directory import CONFIG
         from fmnes.storage.lock import RunLock
 
@@ -122,11 +121,11 @@ class FileQueue:
             _check_command(fun, d, space)
             timeout = fun.timeout if timeout is None else timeout
         run = os.path.realpath(os.path.dirname(kept_in)) if kept_in else ""
-        place.make_place(self.directory)
-        lock = RunLock(self.directory / place.LOCK)
+        files.make_place(self.directory)
+        lock = RunLock(self.directory / files.LOCK)
         try:
             job = Job(objective, d, timeout, self.lease, space, run, new_driver())
-            board = Board(
+            board = QueueDriver(
                 self.directory,
                 job,
                 self._workers(),
@@ -137,18 +136,18 @@ class FileQueue:
         except BaseException:
             lock.release()
             raise
-        return Retried(QueueEvaluator(board, lock), retries)
+        return RetryKilled(QueueEvaluator(board, lock), retries)
 
-    def _workers(self) -> Crew:
-        from fmnes.evaluation.queue.leases import Crew
+    def _workers(self) -> LiveWorkers:
+        from fmnes.evaluation.queue.driver import LiveWorkers
 
         if self._crew is None:
-            self._crew = Crew(self.directory, self.lease, self._clock)
+            self._crew = LiveWorkers(self.directory, self.lease, self._clock)
         return self._crew
 
 
 # A decorator of the class would hide its signature from `help` and from type checkers.
-FileQueue.__init__ = names_options(FileQueue.__init__)  # type: ignore[method-assign]
+FileQueue.__init__ = suggest_options(FileQueue.__init__)  # type: ignore[method-assign]
 
 
 def _check_command(command: Command, d: int, space: Space | None) -> None:

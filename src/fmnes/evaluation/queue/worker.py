@@ -1,36 +1,224 @@
-"""A worker of a queue: claims a point, evaluates it in isolation, answers, and so on until there is no more.
-
-The evaluation is that of `workers=` and of `Command`, in processes of its own, so that a crash or a hang is a
-failed point and the worker lives on. The objective is the worker's own; from the directory it takes points.
-"""
+"""A worker of a queue: claims points, evaluates them in isolation, and answers."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
+import signal
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from fmnes.errors import ArgumentError, RunError
-from fmnes.evaluation.evaluator import Evaluator, Task
-from fmnes.evaluation.named import Named
+from fmnes.evaluation.evaluator import Evaluator, Named, Task
 from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.programs.runnable import check_runnable
-from fmnes.evaluation.queue import place
-from fmnes.evaluation.queue.claims import Claims
+from fmnes.evaluation.programs.preflight import check_runnable
+from fmnes.evaluation.queue import files
+from fmnes.evaluation.queue.files import (
+    Job,
+    Name,
+    PollBackoff,
+    beat_seconds,
+    dump_answer,
+    is_unfinished,
+    load_task,
+    max_task,
+    new_worker,
+    read_job,
+    read_task,
+)
 from fmnes.evaluation.queue.fingerprint import Fingerprint, differences, fingerprint
-from fmnes.evaluation.queue.job import Job, beat_seconds, read_job
-from fmnes.evaluation.queue.messages import dump_answer, load_task, max_task
-from fmnes.evaluation.queue.names import Name, is_unfinished, new_worker
-from fmnes.evaluation.queue.pauses import Pauses
-from fmnes.evaluation.queue.signals import Signals
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
+
+# -- A worker's hold on a task: claimed by a rename, kept by signs of life, given back or answered.
+
+
+_WORDS = b"a worker of fmnes; it is gone as soon as the worker is\n"
+
+
+class Claims:
+    """One worker's. At most one task at a time; a thread of its own gives the signs of life."""
+
+    def __init__(
+        self, directory: Path, worker: str, seconds: float, withdrawn: Callable[[Name], None]
+    ) -> None:
+        """seconds: between two signs. withdrawn: called by the thread if a claim is gone from the queue."""
+        self._open, self._claimed, self._workers = (
+            directory / name for name in (files.OPEN, files.CLAIMED, files.WORKERS)
+        )
+        self.worker = worker
+        self.seconds = seconds
+        self._withdrawn = withdrawn
+        self._waiting: list[Name] = []
+        """Tasks that were open when we last looked."""
+        self._lock = threading.Lock()
+        self._held: Name | None = None
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Register, and give signs of life from now on; a second call changes nothing."""
+        if self._thread is not None:
+            return
+        files.write(self._workers, self.worker, _WORDS)
+        self._thread = threading.Thread(target=self._beat, name="fmnes signs of life", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        files.remove(self._workers / self.worker)
+
+    def claim(self) -> Name | None:
+        """A task that nobody else has now; None if there is none.
+
+        One listing serves for many claims, in an order of our own: so workers seldom want the same.
+        """
+        for fresh in (False, True):
+            if fresh:
+                self._waiting = [name for text in os.listdir(self._open) if (name := read_task(text))]
+                random.shuffle(self._waiting)
+            while self._waiting:
+                name = self._waiting.pop()
+                claimed = name._replace(worker=self.worker)
+                if self._rename(self._open / str(name), self._claimed / str(claimed)):
+                    files.beat(self._claimed, str(claimed))  # it may have waited long
+                    with self._lock:
+                        self._held = claimed
+                    return claimed
+        return None
+
+    def path(self, name: Name) -> Path:
+        return self._claimed / str(name)
+
+    def let_go(self) -> Name | None:
+        """It needs no more signs of life. The claim is still there, under this name."""
+        with self._lock:
+            held, self._held = self._held, None
+        return held
+
+    def give_back(self) -> None:
+        """Others may take it, at once."""
+        held = self.let_go()
+        if held is not None:
+            self._rename(self.path(held), self._open / str(held._replace(worker="")))
+
+    def drop(self, name: Name) -> None:
+        files.remove(self.path(name))
+
+    def _rename(self, source: Path, target: Path) -> bool:
+        try:
+            os.rename(source, target)
+        except FileNotFoundError:
+            # A network file system may say so of a rename that it has made, if it had to ask twice.
+            return os.path.lexists(target)
+        return True
+
+    def _beat(self) -> None:
+        while not self._over.wait(self.seconds):
+            with contextlib.suppress(OSError):  # a disk that fails for a moment
+                if not files.beat(self._workers, self.worker):  # taken for dead: we were suspended
+                    files.write(self._workers, self.worker, _WORDS)
+                with self._lock:
+                    if self._held is None or files.beat(self._claimed, str(self._held)):
+                        continue
+                    # Handed out anew meanwhile? If nobody has it yet, we go on with it.
+                    again = self._held._replace(handout=self._held.handout + 1)
+                    if self._rename(self._open / str(again._replace(worker="")), self._claimed / str(again)):
+                        self._held = again
+                    else:
+                        lost, self._held = self._held, None
+                        self._withdrawn(lost)
+
+
+# -- What a worker is told from outside: to end, or that nobody wants its evaluation any more.
+#
+# SIGTERM is how a batch system ends a job, SIGINT is Ctrl-C. Whichever comes is an exception only where the
+# worker waits, inside of `unless_told`; everywhere else it is noted: no claim and no answer is left half
+# made.
+
+
+T = TypeVar("T")
+
+_ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
+#: From our own thread to our main one.
+_WITHDRAWN = getattr(signal, "SIGUSR1", None)
+
+
+class _Told(BaseException):
+    """Never seen outside of this file."""
+
+
+class Signals:
+    """A context manager, for the main thread."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+        """The signal that ends us, if one has come."""
+        self._waiting = False
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        for number in _ENDINGS:
+            self._handlers[number] = signal.signal(number, self._end)
+        if _WITHDRAWN:
+            self._handlers[_WITHDRAWN] = signal.signal(_WITHDRAWN, self._tell)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    @property
+    def name(self) -> str:
+        return signal.Signals(self.ended).name
+
+    def unless_told(self, act: Callable[[], T]) -> T | None:
+        """What `act` returns; None if a signal has come first."""
+        result: T | None = None
+        try:
+            try:
+                self._waiting = True
+                if not self.ended:
+                    result = act()
+            finally:
+                self._waiting = False
+        except _Told:
+            pass
+        return result
+
+    def withdraw(self, name: Name) -> None:
+        """From another thread: the evaluation under way is not wanted."""
+        if _WITHDRAWN:
+            signal.pthread_kill(threading.main_thread().ident or 0, _WITHDRAWN)
+
+    def _end(self, number: int, _: object) -> None:
+        self.ended = number
+        self._tell()
+
+    def _tell(self, *_: object) -> None:
+        if self._waiting:
+            self._waiting = False
+            raise _Told
+
+
+# -- A worker of a queue: claims a point, evaluates it in isolation, answers, and so on until there is no
+# more.
+#
+# The evaluation is that of `workers=` and of `Command`, in processes of its own, so that a crash or a hang
+# is a
+# failed point and the worker lives on. The objective is the worker's own; from the directory it takes
+# points.
+
 
 #: Seconds that a worker waits for a driver: where none has shown itself, and where the last one has ended.
 IDLE_SECONDS, OVER_SECONDS = 600.0, 60.0
@@ -44,7 +232,7 @@ _PRECIOUS_SECONDS = 1.0
 _WRITES = 6
 
 
-class Ending(NamedTuple):
+class WorkerSummary(NamedTuple):
     """How a worker ended."""
 
     why: str
@@ -58,7 +246,7 @@ def work(
     *,
     idle: float | None = None,
     say: Callable[[str], None] = lambda text: None,
-) -> Ending:
+) -> WorkerSummary:
     """Work for the queue in `directory` until its run has ended, or a signal comes. In the main thread only.
 
     idle: seconds to wait for a driver; by default IDLE_SECONDS, or OVER_SECONDS after the last one's end.
@@ -72,7 +260,7 @@ def work(
             worker.close()
     if signals.ended:
         why = f"ended by {signals.name}; what it was working on is given back"
-    return Ending(why, worker.made, signals.ended)
+    return WorkerSummary(why, worker.made, signals.ended)
 
 
 class _Worker:
@@ -108,7 +296,7 @@ class _Worker:
     def run(self) -> str:
         """Why it ended."""
         self._say(f"worker {self._claims.worker} waits for work in {self._directory}")
-        since, driver, pauses = time.monotonic(), None, Pauses()
+        since, driver, pauses = time.monotonic(), None, PollBackoff()
         while not self._signals.ended:
             name = self._claim()
             if name is not None:
@@ -116,7 +304,7 @@ class _Worker:
                 pauses.happened()
                 since = time.monotonic()
                 continue
-            alive = place.pulse(self._directory / place.DRIVER)
+            alive = files.last_change(self._directory / files.DRIVER)
             if self._look() or alive != driver:
                 since, driver = time.monotonic(), alive
             over = self._job is not None and self._job.over
@@ -130,16 +318,16 @@ class _Worker:
 
     def _look(self) -> bool:
         """Is there a job, or another one? Raises ArgumentError if it wants another objective."""
-        if self._job is None and not place.is_place(self._directory):
+        if self._job is None and not files.is_place(self._directory):
             _refuse_foreign(self._directory)
             return False
-        pulse = place.pulse(self._directory / place.JOB)
-        if pulse is None or pulse == self._job_pulse:
+        last_change = files.last_change(self._directory / files.JOB)
+        if last_change is None or last_change == self._job_pulse:
             return False
         job = read_job(self._directory)
         if job is None:
             return False
-        self._job_pulse = pulse
+        self._job_pulse = last_change
         if not job.over:
             self._accept(job)
         self._job = job
@@ -154,7 +342,7 @@ class _Worker:
                 self._evaluator.close()
             self._evaluator = make_evaluator(self._objective, job, self._directory)
             self._job_id = job.id
-        place.check_place(self._directory)
+        files.check_place(self._directory)
         self._claims.begin()
 
     # -- one task -----------------------------------------------------------------------------------------
@@ -171,7 +359,7 @@ class _Worker:
         """From a claim to an answer, or to a point that is given back."""
         assert self._job is not None
         try:
-            data = place.read(self._claims.path(name), max_task(self._job.d))
+            data = files.read(self._claims.path(name), max_task(self._job.d))
             job, x = load_task(data, name.key, self._job.d)
             if job != self._job_id:
                 raise ValueError("a task of another job")
@@ -203,7 +391,7 @@ class _Worker:
         durable = outcome.seconds > _PRECIOUS_SECONDS
         for left in reversed(range(_WRITES)):
             try:
-                place.write(self._directory / place.ANSWERS, str(name), data, durable=durable)
+                files.write(self._directory / files.ANSWERS, str(name), data, durable=durable)
                 break
             except OSError as error:
                 if not left:
@@ -225,7 +413,7 @@ def make_evaluator(objective: Any, job: Job, directory: Path) -> Evaluator:
 
         command = replace(objective, timeout=job.timeout)
         check_runnable(command, job.d, None if space is None else space.named(np.zeros(job.d)))
-        kept_in = str(directory / place.KEPT)
+        kept_in = str(directory / files.KEPT)
         return CommandEvaluator(command, 1, kept_in, named=None if space is None else space.named)
     from fmnes.evaluation.workers.pool import Workers
 
@@ -250,8 +438,8 @@ def _refuse_foreign(directory: Path) -> None:
         return
     except OSError as error:
         raise RunError(f"{directory}: found {error.strerror!r}, wanted the directory of a queue") from None
-    foreign = [name for name in names if not is_unfinished(name) and name != place.MARK]
-    if foreign and not place.is_place(directory):
+    foreign = [name for name in names if not is_unfinished(name) and name != files.MARK]
+    if foreign and not files.is_place(directory):
         raise RunError(
-            f"{directory}: found {foreign[0]!r} and no {place.MARK}, wanted the directory of a queue"
+            f"{directory}: found {foreign[0]!r} and no {files.MARK}, wanted the directory of a queue"
         )

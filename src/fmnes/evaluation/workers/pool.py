@@ -17,12 +17,9 @@ import numpy as np
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
-from fmnes.evaluation.ahead import further
-from fmnes.evaluation.clock import TICK, AwakeClock, wait_for
-from fmnes.evaluation.evaluator import Outcomes, Task
-from fmnes.evaluation.supervision import need_supervision
-from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame
-from fmnes.evaluation.workers.shipping import ship
+from fmnes.evaluation.evaluator import Outcomes, Task, further
+from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, wait_for
+from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame, ship
 from fmnes.evaluation.workers.worker import State, Worker
 from fmnes.outcome import Outcome, infeasible, lost
 

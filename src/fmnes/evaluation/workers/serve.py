@@ -13,8 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from fmnes.evaluation.workers.messages import BROKEN, READY, clean, encode, frame, receive
-from fmnes.evaluation.workers.shipping import unpack
+from fmnes.evaluation.workers.messages import BROKEN, READY, clean, encode, frame, receive, unpack
 from fmnes.outcome import Outcome, call, from_exception, infeasible
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmnes.evaluation import clock
-from fmnes.evaluation.deaths import outcome_of_death
+from fmnes.evaluation import supervision
+from fmnes.evaluation.exit_status import outcome_of_death
 from fmnes.evaluation.workers import guard
 from fmnes.evaluation.workers.messages import LENGTH, LONGEST_ANSWER, READY, frame
 from fmnes.outcome import DETAIL_LIMIT, Outcome
@@ -56,7 +56,7 @@ _NEXT: dict[State, tuple[State, ...]] = {
 }
 
 
-class Ending(NamedTuple):
+class WorkerExit(NamedTuple):
     """How a worker ended."""
 
     outcome: Outcome
@@ -75,7 +75,7 @@ class Worker:
     def __init__(
         self,
         selector: selectors.BaseSelector,
-        awake: clock.AwakeClock,
+        awake: supervision.AwakeClock,
         first_message: bytes,
         *,
         environment: Mapping[str, str],
@@ -137,7 +137,7 @@ class Worker:
         self._become(State.EVALUATING)
         self.started = time.monotonic()
         self.expires = self._awake.now() + timeout
-        self._suspended, self._may_be_suspended = 0.0, clock.SUSPENDED_TIMES * timeout
+        self._suspended, self._may_be_suspended = 0.0, supervision.SUSPENDED_TIMES * timeout
         self._outbox = memoryview(frame(x.astype(np.float64).tobytes()))
         self.push()
 
@@ -194,9 +194,9 @@ class Worker:
         """If it is suspended, the last `seconds` were not its own."""
         if self.state is not State.EVALUATING or self.expires == math.inf:
             return
-        if self._suspended < self._may_be_suspended and clock.is_suspended(self._pid):
+        if self._suspended < self._may_be_suspended and supervision.is_suspended(self._pid):
             self._suspended += seconds
-            self.expires = max(self.expires + seconds, self._awake.now() + clock.TICK)
+            self.expires = max(self.expires + seconds, self._awake.now() + supervision.TICK)
 
     def close_channel(self) -> None:
         """An idle evaluator ends by itself then."""
@@ -219,7 +219,7 @@ class Worker:
             self._control.sendall(guard.SHOW_STACK if show_stack else b"")
             self._control.shutdown(socket.SHUT_WR)
 
-    def leave(self, *, guard_is_gone: bool) -> Ending:
+    def leave(self, *, guard_is_gone: bool) -> WorkerExit:
         """Forget it. If not even SIGKILL has ended the evaluator by now, its guard will see to the rest."""
         self._become(State.GONE)
         self._forget(self._channel)
@@ -237,14 +237,14 @@ class Worker:
         self._guard.send_signal(signal.SIGCONT)
         with suppress(subprocess.TimeoutExpired):
             self._guard.wait(_URGE_SECONDS)
-        if self._guard.poll() is None and clock.is_suspended(self._guard.pid):
+        if self._guard.poll() is None and supervision.is_suspended(self._guard.pid):
             if self._pid:  # its parent has not reaped it, so the number is still its own
                 with suppress(OSError):
                     os.killpg(self._pid, signal.SIGKILL)
             self._guard.kill()
             self._guard.wait()
 
-    def _ending(self) -> Ending:
+    def _ending(self) -> WorkerExit:
         try:
             report = json.loads(self._report.rpartition(b"\n")[2])
             code, killed = report["status"], report["killed"]
@@ -252,10 +252,12 @@ class Worker:
             # The guard itself has failed, and told why, or it was killed, or is still silent.
             words = self._report.decode(errors="replace").strip()
             if self._alive_when_killed and self._killed_for:
-                return Ending(self._killed_for)
-            return Ending(replace(outcome_of_death(None), detail=words[-DETAIL_LIMIT:]))
+                return WorkerExit(self._killed_for)
+            return WorkerExit(replace(outcome_of_death(None), detail=words[-DETAIL_LIMIT:]))
         decided = self._killed_for if killed else None
-        return Ending(decided or outcome_of_death(code, stopping=killed), report["time"], report["output"])
+        return WorkerExit(
+            decided or outcome_of_death(code, stopping=killed), report["time"], report["output"]
+        )
 
     def _forget(self, connection: socket.socket) -> None:
         if connection.fileno() >= 0:

@@ -1,5 +1,4 @@
-"""The sampler as Optuna calls it. What it knows of a study is kept in memory, and made again from the trials
-wherever it is not there."""
+"""The Optuna sampler."""
 
 from __future__ import annotations
 
@@ -8,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -17,14 +17,70 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from fmnes.arguments import check_flag, check_number, check_rng, names_options, shown
+from fmnes.arguments import check_flag, check_number, check_rng, one_population_size, shown, suggest_options
 from fmnes.errors import ArgumentError, Lost
-from fmnes.integrations.optuna.arguments import check_seed, check_space, described, settled
-from fmnes.integrations.optuna.ledger import ENDED, TAG, Founding, Ledger
 from fmnes.integrations.optuna.ranges import Ranges, is_searched, parameters_of, start_near
 from fmnes.integrations.optuna.searches import MAX_DOUBLINGS, Patience, Searches, logger, seed_of
+from fmnes.integrations.optuna.trials import ENDED, TAG, Ledger, SearchOrigin
 from fmnes.search.optimizer import Optimizer
-from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
+from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
+
+# -- Checks of what users give the sampler, before the first trial.
+
+
+def settled(
+    method: str | Strategy | Resampling, population_size: int | None
+) -> tuple[Strategy | Resampling, int | None]:
+    """The method without a population of its own, and the population; tried out, so that what is wrong with
+    them is said before the first trial."""
+    Optimizer([0.0, 0.0], 1.0, method=method, population_size=population_size)
+    strategy, max_redraws = resolve(method)
+    size = one_population_size(population_size, strategy.population_size)
+    if strategy.population_size is not None:
+        strategy = replace(strategy, population_size=None)  # type: ignore[type-var]
+    settled: Any = strategy if max_redraws is None else Resampling(strategy, max_redraws)  # type: ignore[arg-type]
+    return settled, size
+
+
+def check_seed(seed: Any) -> int:
+    try:
+        checked = check_rng(seed)[1]
+    except ArgumentError:
+        checked = None
+    if checked is None:
+        raise ArgumentError(f"seed: found {shown(seed)}, wanted a whole number >= 0, or None")
+    return checked
+
+
+def check_space(search_space: Any) -> Ranges:
+    if not isinstance(search_space, Mapping) or not all(
+        isinstance(name, str) and isinstance(found, BaseDistribution) for name, found in search_space.items()
+    ):
+        raise ArgumentError(
+            f"search_space: found {shown(search_space)}, wanted a dict such as "
+            "{'width': optuna.distributions.FloatDistribution(0, 1)}"
+        )
+    return {name: search_space[name] for name in sorted(search_space) if is_searched(search_space[name])}
+
+
+def described(
+    method: Strategy | Resampling,
+    population_size: int | None,
+    sigma0: float | None,
+    x0: Mapping[str, Any] | None,
+    source_trials: Sequence[FrozenTrial] | None,
+) -> str:
+    """What makes one search another one, as text that is the same in each process."""
+    complete = [t for t in source_trials or () if t.state is TrialState.COMPLETE]
+    source = [[t.number, t.params, t.value] for t in complete]
+    arguments = [repr(method), population_size, sigma0, None if x0 is None else dict(x0), source]
+    return json.dumps(arguments, sort_keys=True, default=repr)
+
+
+# -- The sampler as Optuna calls it. What it knows of a study is kept in memory, and made again from the
+# trials
+# wherever it is not there.
+
 
 #: Unless the user says more: a trial is lost that has run so many times as long as the longest complete
 #: one so far, and a second more. To be wrong costs one evaluation that is made twice.
@@ -78,7 +134,7 @@ class FMNESSampler(BaseSampler):
     20
     """
 
-    @names_options
+    @suggest_options
     def __init__(
         self,
         *,
@@ -221,17 +277,17 @@ class FMNESSampler(BaseSampler):
             kept[key].ledger.read(trials)
         return kept[key]
 
-    def _found(self, ledger: Ledger, number: int, ranges: Ranges, study: Study) -> Founding:
+    def _found(self, ledger: Ledger, number: int, ranges: Ranges, study: Study) -> SearchOrigin:
         """A search that begins with the trial of this number."""
         seed = check_rng(None)[1] if self._seed is None else self._seed
         assert seed is not None
         start = None
         if self._x0 is None and self._source is None:
             start = ledger.best_enqueued(ranges, _sign(study))
-        return Founding(number, seed, start)
+        return SearchOrigin(number, seed, start)
 
     def _searches(
-        self, digest: str, ranges: Ranges, founding: Founding, ledger: Ledger, study: Study
+        self, digest: str, ranges: Ranges, founding: SearchOrigin, ledger: Ledger, study: Study
     ) -> Searches:
         sign = _sign(study)
         shares = {} if self._sigma0 is None else dict.fromkeys(ranges, self._sigma0)
@@ -264,10 +320,10 @@ class _Kept(NamedTuple):
     """What is known of one study."""
 
     ledger: Ledger
-    searches: dict[str, tuple[Founding, Searches]]
+    searches: dict[str, tuple[SearchOrigin, Searches]]
     digests: list[tuple[Ranges, str]]
 
-    def searches_of(self, digest: str, founding: Founding) -> Searches | None:
+    def searches_of(self, digest: str, founding: SearchOrigin) -> Searches | None:
         """None: there are none yet, or they began otherwise."""
         known = self.searches.get(digest)
         return known[1] if known is not None and known[0][1:] == founding[1:] else None

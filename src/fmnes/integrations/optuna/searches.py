@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from optuna.logging import get_logger
 
-from fmnes.integrations.optuna.ledger import Entry, Ledger, Used
-from fmnes.integrations.optuna.ranges import Kinship, Ranges, kinship, values_of
+from fmnes.integrations.optuna.ranges import PointMatch, Ranges, match_point, values_of
+from fmnes.integrations.optuna.trials import Entry, Ledger, Used
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.points import name_of
 
@@ -138,16 +138,16 @@ class Search:
         return [(number, entry) for number, entry in found if self._has(entry, point)]
 
     def _has(self, entry: Entry, point: Point) -> bool:
-        return not entry.ended or self._kinship(entry, point) is not Kinship.OTHER
+        return not entry.ended or self._kinship(entry, point) is not PointMatch.OTHER
 
     def _kinship(self, entry: Entry, point: Point) -> Any:
         if entry.judged[0] is not point.values:
-            entry.judged = point.values, kinship(self._ranges, point.values, entry.trial)
+            entry.judged = point.values, match_point(self._ranges, point.values, entry.trial)
         return entry.judged[1]
 
     def _value(self, point: Point, trial: int, ledger: Ledger) -> float | None:
         """As the optimizer is told; None: failed."""
-        if trial == _GIVEN_UP or self._kinship(ledger.entries[trial], point) is Kinship.OUTSIDE:
+        if trial == _GIVEN_UP or self._kinship(ledger.entries[trial], point) is PointMatch.OUTSIDE:
             return None
         return self._sign * ledger.entries[trial].value
 

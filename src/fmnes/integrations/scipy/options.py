@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.arguments import MIN_SIGMA0, shown
+from fmnes.arguments import MIN_SIGMA0, option_alias, shown
 from fmnes.bounds import Bounds, first_step, read_bounds
 from fmnes.errors import ArgumentError, nearest
-from fmnes.habits import wanted_instead
-from fmnes.integrations.scipy.mapping import MapLike
+from fmnes.integrations.scipy.objective import MapLike
 from fmnes.result import Vector
 from fmnes.run.minimize import minimize
 
@@ -51,7 +50,7 @@ def read_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str
 
 
 def _meant(name: str) -> str:
-    if wanted := wanted_instead(name, OPTIONS):
+    if wanted := option_alias(name, OPTIONS):
         return f" (wanted {wanted})"
     guess = nearest(name, [*OPTIONS, *_CALLED, "maxiter", "tol"]).removeprefix("; ")
     return f" ({guess})" if guess else ""

@@ -1,0 +1,188 @@
+"""File operations: atomic writes, safe opening of untrusted files, network file systems."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+# -- What we want of a file system: files replaced as a whole, and to know when it belongs to another
+# machine.
+#
+# Whoever looks at a file written here, at any moment and after any crash, sees the old one or the new.
+
+
+#: How the name of an unfinished write ends; a killed process leaves one behind.
+TEMPORARY = ".tmp"
+
+#: File systems that other machines may write to, or whose server may go away: no shared memory, weak locks.
+NETWORK_TYPES = frozenset(
+    {
+        "nfs",
+        "nfs3",
+        "nfs4",
+        "cifs",
+        "smb",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "ncpfs",
+        "davfs",
+        "9p",
+        "afs",
+        "auristorfs",
+    }
+    | {
+        "coda",
+        "ceph",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "beegfs",
+        "fhgfs",
+        "panfs",
+        "pvfs2",
+        "orangefs",
+        "wekafs",
+    }
+    | {"ocfs2", "gfs", "gfs2", "acfs", "vboxsf", "vmhgfs", "prl_fs"}
+)
+#: How often, and after how many seconds, a file is replaced again that somebody reads on Windows.
+_TRIES, _PAUSE = 20, 0.05
+_LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs"})
+
+
+@contextlib.contextmanager
+def atomic_write(path: Path, *, keep: Path | None = None) -> Iterator[BinaryIO]:
+    """A file to write to, which becomes `path` when the block ends well and vanishes when it does not.
+
+    With `keep`, what was at `path` before can be found there afterwards.
+    """
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY, dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None:
+            keep_as(path, keep)
+        replace_file(temporary, path)
+        sync_directory(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def replace_file(temporary: str, path: str | Path) -> None:
+    """As `os.replace`; but on Windows a file that somebody reads keeps its name until they are done: wait."""
+    for _ in range(_TRIES if sys.platform == "win32" else 0):
+        with contextlib.suppress(PermissionError):
+            return os.replace(temporary, path)
+        time.sleep(_PAUSE)
+    os.replace(temporary, path)
+
+
+def sync_directory(directory: Path) -> None:
+    """The rename itself must reach the disk too."""
+    if sys.platform == "win32":  # a directory cannot be opened there
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:  # some network file systems know no such thing
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def unfinished(path: Path) -> list[Path]:
+    """What writes to `path` that were killed have left; who holds the directory's lock may delete it."""
+    # As mkstemp names them, or `keep_as`: a user's own file of a similar name is not ours to delete.
+    name = re.compile(rf"\.{re.escape(path.name)}\.(link|[a-z0-9_]{{8}}){re.escape(TEMPORARY)}")
+    return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
+
+
+def keep_as(path: Path, keep: Path) -> None:
+    """Give the file at `path` the second name `keep`, so that `path` never goes missing."""
+    link = path.with_name(f".{keep.name}.link{TEMPORARY}")
+    try:
+        link.unlink(missing_ok=True)
+        os.link(path, link)
+        os.replace(link, keep)
+        link.unlink(missing_ok=True)  # the rename does nothing where both are the same file already
+    except FileNotFoundError:
+        pass  # nothing was there before
+    except OSError:
+        os.replace(path, keep)  # no hard links on this file system: for a moment there is `keep` alone
+
+
+def on_network(path: Path) -> bool:
+    """Whether `path` lies on a network file system. Systems without /proc cannot tell: no."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(errors="surrogateescape")
+    except OSError:
+        return False
+    return is_network(file_system_type(os.path.realpath(path), mounts))
+
+
+def is_network(kind: str) -> bool:
+    """By the type's name. FUSE hides what is behind it, so it counts as a network unless known better."""
+    return kind in NETWORK_TYPES or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)
+
+
+def file_system_type(path: str, mounts: str) -> str:
+    """The type of the file system that holds `path`, by the text of /proc/mounts; empty if it is in none."""
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[1])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        # The longest mount point holds it; of two at the same place the later one hides the earlier.
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind
+
+
+# -- Reading what may come from anywhere: a run directory that was unpacked may hold links, pipes and
+# devices.
+#
+# A pipe in place of a file would make us wait for ever, /dev/zero would fill the memory: so plain files
+# only.
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file, open for reading. Raises OSError for what is not a plain file, or a link to one."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file")
+    return open(descriptor, "rb")
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """All of it. Raises OSError if it is no plain file, or longer than `limit` bytes."""
+    with open_regular(path) as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, "a file of unreasonable size")
+    return data
+
+
+def is_regular(path: Path) -> bool:
+    """Whether it is a plain file, or a link to one."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False

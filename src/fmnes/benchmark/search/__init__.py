@@ -1,5 +1,0 @@
-"""The search itself beside the peers, on problems that fail as users' problems do: `fmnes bench search`."""
-
-from fmnes.benchmark.search.run import search
-
-__all__ = ["search"]

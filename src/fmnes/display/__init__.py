@@ -1,0 +1,1 @@
+"""Display of a run on a terminal."""

@@ -1,0 +1,97 @@
+"""A progress line on stderr: rewritten in place on a terminal, printed now and then elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import IO
+
+from fmnes.display.terminal import QuietStream, literal
+from fmnes.result import View
+
+
+def describe(view: View, rate: float) -> str:
+    """One generation in one line."""
+    restart = f"restart {view.restart}  " if view.restart else ""
+    return (
+        f"{restart}evaluations {view.evaluations}  best {best_value(view)}  sigma {view.sigma:.3g}  "
+        f"failed {failed(view)}  {speed(rate)}"
+    ).rstrip()
+
+
+def best_value(view: View) -> str:
+    return "none yet" if view.best.x is None else f"{view.best.fun:.6g}"
+
+
+def failed(view: View) -> str:
+    """Of the evaluations, as the summary counts them: a point outside the bounds is none."""
+    return f"{view.n_infeasible} of {view.evaluations}"
+
+
+def speed(rate: float) -> str:
+    """A rate in words; empty where nothing was evaluated yet."""
+    for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if rate * times >= 1 or (rate > 0 and unit == "h"):
+            return f"{rate * times:.{1 if times > 1 else 0}f}/{unit}"
+    return ""
+
+
+class Rate:
+    """Evaluations a second since this object was made: of a resumed run those of this session."""
+
+    def __init__(self, made_before: int) -> None:
+        """made_before: evaluations that the log has already. They are answered from there, in no time."""
+        self._made_before = made_before
+        self._started = time.monotonic()
+
+    def __call__(self, evaluations: int) -> float:
+        seconds = max(time.monotonic() - self._started, 1e-9)
+        return max(0, evaluations - self._made_before) / seconds
+
+
+class Progress:
+    """Where the stream cannot be written it is silent: a run does not end with its display."""
+
+    def __init__(self, stream: IO[str] | QuietStream | None = None, made_before: int = 0) -> None:
+        self._stream = QuietStream(stream or sys.stderr)
+        self._rate = Rate(made_before)
+        self._live = self._stream.isatty()
+        self._every = 0.1 if self._live else 5.0
+        self._shown = time.monotonic()
+        self._width = 0
+
+    def add(self, view: View) -> None:
+        now = time.monotonic()
+        if now - self._shown >= self._every:
+            self._shown = now
+            self._write(describe(view, self._rate(view.evaluations)))
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        text = literal(text)
+        self._stream.write(f"\r{text.ljust(self._width)}\n" if self._live else f"{text}\n")
+        self._width = 0
+
+    def close(self, view: View) -> None:
+        """The last line stays."""
+        self._write(describe(view, self._rate(view.evaluations)))
+        if self._live:
+            self._stream.write("\n")
+
+    def _write(self, line: str) -> None:
+        if not self._live:
+            self._stream.write(line + "\n")
+            return
+        columns = self._columns()
+        line = line[:columns]
+        self._stream.write("\r" + line.ljust(min(self._width, columns)))
+        self._width = len(line)
+
+    def _columns(self) -> int:
+        """What fits: a line that wraps could not be rewritten."""
+        try:
+            columns = os.get_terminal_size(self._stream.fileno()).columns
+        except Exception:  # a stream without a file, or with one that is no terminal
+            columns = 0
+        return (columns or 80) - 1

@@ -1,0 +1,343 @@
+"""Evaluation by any `concurrent.futures.Executor`: threads, processes, a cluster. It needs `submit` only.
+
+With `timeout`, with a program as objective, and with our own adapters for clusters, each evaluation is made
+by a supervised child where the executor runs it: see `remote.py`. Otherwise the executor calls the objective
+itself. Whatever the objective or its child reports is the point's. If the future itself fails (a broken pool,
+a dead node), nobody knows whose fault that was: the evaluation is lost, never infeasible.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import pickle
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import replace
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from fmnes.arguments import check_callable, shown
+from fmnes.errors import ArgumentError, ObjectiveError
+from fmnes.evaluation import remote
+from fmnes.evaluation.evaluator import Named, Outcomes, Task, TaskStream, further
+from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.preflight import check_runnable
+from fmnes.evaluation.workers.messages import decode
+from fmnes.outcome import Outcome, Outputs, call, lost, read_outcome, read_outputs
+from fmnes.result import Vector
+from fmnes.space import Space
+
+Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str, float, Outputs | None]
+
+#: Seconds after which a cluster, which may grow and shrink, is asked again how large it is.
+RECOUNT_SECONDS = 5.0
+#: Seconds after which it is seen whether an engine that can tell is still there.
+LOOK_SECONDS = 1.0
+#: Objectives of up to so many bytes go with every task; larger ones only to workers that do not have them.
+SMALL = 32_768
+
+
+def evaluator_by(
+    executor: Any, fun: Any, d: int, *, timeout: float | None = None, space: Space | None = None
+) -> ExecutorEvaluator:
+    """Whoever evaluates a function or a Command by this executor. Raises ArgumentError for what cannot be."""
+    if isinstance(fun, Command):
+        command = fun if timeout is None else replace(fun, timeout=timeout)
+        # Any point will do: it tells the names. The program need not be on this machine.
+        check_runnable(command, d, None if space is None else space.named(np.zeros(d)), elsewhere=True)
+        return ExecutorEvaluator(command, executor, space=space)
+    if callable(fun) and space is not None:
+        fun = Named(fun, space, False)
+    return ExecutorEvaluator(fun, executor, timeout=timeout)
+
+
+def count_workers(executor: Any) -> int | None:
+    """How many evaluations it makes at a time, as far as it says so."""
+    told = getattr(executor, "n_workers", None)
+    n = told() if callable(told) else getattr(executor, "_max_workers", None)  # of the standard pools
+    return n if isinstance(n, int) and n > 0 else None
+
+
+class _Running(NamedTuple):
+    position: int
+    task: Task
+    cancel_file: str
+    """Of this try, while it runs; see `remote.abandon`."""
+
+
+class ExecutorEvaluator:
+    """Evaluates `fun` by `executor.submit`. The executor stays the caller's: `close` leaves it running."""
+
+    def __init__(
+        self, fun: Any, executor: Any, *, timeout: float | None = None, space: Space | None = None
+    ) -> None:
+        check_callable(fun)
+        _check(executor)
+        isolated = timeout is not None or isinstance(fun, Command) or getattr(executor, "isolates", False)
+        self._way: _Submission = (
+            _Isolated(fun, executor, timeout, space) if isolated else _Direct(fun, executor)
+        )
+        self._executor = executor
+        self._counted: tuple[float, float] = (0.0, -math.inf)
+        """How many workers there were, and when (time.monotonic())."""
+
+    takes_ahead = True
+
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+        running: dict[Future[Any], _Running] = {}
+        finished: SimpleQueue[Future[Any]] = SimpleQueue()
+        marks, numbers = _new_folder(), itertools.count()
+
+        def submit(position: int, task: Task, again: bool = False) -> Outcome | None:
+            """An outcome if it cannot even be submitted."""
+            cancel_file = os.path.join(marks, str(next(numbers)))
+            try:
+                future = self._way.submit(task, cancel_file, _left(deadline), again)
+            except Exception as error:
+                return self._way.outcome_of_error(error)
+            running[future] = _Running(position, task, cancel_file)
+            future.add_done_callback(finished.put)
+            return None
+
+        try:
+            for position, task in enumerate(tasks):
+                if (outcome := submit(position, task)) is not None:
+                    yield position, outcome
+            while True:
+                for position in further(tasks, self._room(tasks) - len(running)):
+                    if (outcome := submit(position, tasks[position])) is not None:
+                        yield position, outcome
+                if not running:
+                    return
+                try:
+                    future = finished.get(timeout=self._patience(deadline))
+                except Empty:
+                    if _left(deadline) == 0.0:
+                        return
+                    if self._is_gone():  # whatever it has not told by now it never will
+                        for future in list(running):
+                            yield running.pop(future).position, lost("the executor has ended")
+                    continue
+                if future not in running:  # it was given up
+                    continue
+                position, task, _ = running.pop(future)
+                outcome = self._way.collect(future)
+                if outcome is None:  # that worker does not have the objective yet
+                    outcome = submit(position, task, again=True)
+                if outcome is not None:
+                    yield position, outcome
+        finally:
+            self._way.abandon([one.cancel_file for future, one in running.items() if not future.cancel()])
+
+    def _patience(self, deadline: float | None) -> float | None:
+        """Seconds to wait until something is looked after; None: until something happens."""
+        left = _left(deadline)
+        if getattr(self._executor, "is_gone", None) is None:
+            return left
+        return LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
+
+    def _is_gone(self) -> bool:
+        """Has the engine ended? Not every future of it hears of that."""
+        is_gone = getattr(self._executor, "is_gone", None)
+        return is_gone is not None and is_gone()
+
+    def _room(self, tasks: Sequence[Task]) -> float:
+        """How many tasks of a growing batch may be under way: what waits in a queue was drawn too early."""
+        if not isinstance(tasks, TaskStream):
+            return 0
+        count, when = self._counted
+        if time.monotonic() - when > RECOUNT_SECONDS:
+            count = count_workers(self._executor) or math.inf
+            self._counted = count, time.monotonic()
+        return count
+
+    def close(self) -> None:
+        self._way.close()
+
+
+def _new_folder() -> str:
+    """The name of a folder that nobody has, and that is hardly ever made."""
+    return os.path.join(tempfile.gettempdir(), f"fmnes-{uuid.uuid4().hex}")
+
+
+def _left(deadline: float | None) -> float | None:
+    """Seconds to wait. More than a lock can wait for is as good as for ever."""
+    return None if deadline is None else min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
+
+
+def _check(executor: Any) -> None:
+    if isinstance(executor, type) or not callable(getattr(executor, "submit", None)):
+        raise ArgumentError(f"executor: found {shown(executor)}, wanted an object with a submit method")
+    package = type(executor).__module__.partition(".")[0]
+    if package == "distributed" and hasattr(executor, "scatter"):
+        # Its own `submit` merges equal calls, and its futures are not those of an executor.
+        raise ArgumentError(
+            "executor: found a Client of Dask, wanted an executor of it; "
+            "write executor=fmnes.integrations.dask.executor(client)"
+        )
+
+
+# -- the two ways ----------------------------------------------------------------------------------------
+
+
+class _Submission(Protocol):
+    """How tasks go out, and what comes back."""
+
+    def submit(self, task: Task, cancel_file: str, left: float | None, again: bool) -> Future[Any]: ...
+    def collect(self, future: Future[Any]) -> Outcome | None: ...
+    def outcome_of_error(self, error: BaseException) -> Outcome: ...
+    def abandon(self, marks: list[str]) -> None: ...
+    def close(self) -> None: ...
+
+
+class _Direct:
+    """The executor calls the objective."""
+
+    def __init__(self, fun: Callable[[Any], Any], executor: Any) -> None:
+        self._fun = fun
+        self._executor = executor
+
+    def submit(self, task: Task, cancel_file: str, left: float | None, again: bool) -> Future[Any]:
+        future: Future[Any] = self._executor.submit(evaluate, self._fun, task.x.copy())
+        return future
+
+    def collect(self, future: Future[Any]) -> Outcome:
+        try:
+            status, value, reason, fault, detail, seconds, found = future.result()
+            outputs = None if found is None else read_outputs(found)
+            return read_outcome(status, value, reason, fault, detail, seconds, outputs)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a CancelledError is no Exception
+            return self.outcome_of_error(error)
+
+    def outcome_of_error(self, error: BaseException) -> Outcome:
+        """The objective has not reported: its evaluation is lost, unless it could not even be sent."""
+        if isinstance(error, pickle.PicklingError) or (
+            isinstance(error, (TypeError, AttributeError)) and "pickle" in str(error)
+        ):
+            raise ArgumentError(
+                f"fun: found {self._fun!r}, which this executor cannot send ({_told(error)}); wanted a "
+                "function defined in a module"
+            ) from error
+        return _lost(error)
+
+    def abandon(self, marks: list[str]) -> None:
+        """No executor can be made to end what it is running."""
+
+    def close(self) -> None:
+        pass
+
+
+def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
+    """Where the executor runs it. Plain data only goes back: an exception of the user's may break a pool."""
+    began = time.monotonic()
+    outcome = call(fun, x, elsewhere=True)
+    seconds = time.monotonic() - began
+    words = (outcome.reason, outcome.fault, outcome.detail)
+    return outcome.status, outcome.value, *words, seconds, outcome.outputs
+
+
+class _Isolated:
+    """A child of ours calls the objective, where the executor runs it."""
+
+    def __init__(self, fun: Any, executor: Any, timeout: float | None, space: Space | None) -> None:
+        self._executor = executor
+        self._sent = remote.pack(fun, timeout, space)
+        self._data: Any = self._sent.data
+        """What brings the objective to a worker: its bytes, or what the engine keeps them under."""
+        self._loaded = False
+        """A worker has loaded the objective."""
+
+    def submit(self, task: Task, cancel_file: str, left: float | None, again: bool) -> Future[Any]:
+        sent = self._sent
+        data = sent.data if len(sent.data) <= SMALL else self._put() if again else None
+        future: Future[Any] = self._executor.submit(
+            remote.evaluate, sent.name, cancel_file, task.x.tobytes(), task.key, left, data
+        )
+        return future
+
+    def _put(self) -> Any:
+        """Engines that move large data in a way of their own get it once."""
+        put = getattr(self._executor, "put", None)
+        if put is not None and self._data is self._sent.data:
+            self._data = put(self._sent.data)
+        return self._data
+
+    def collect(self, future: Future[Any]) -> Outcome | None:
+        try:
+            kind, body, seconds = future.result()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return self.outcome_of_error(error)
+        if kind == "unknown":
+            return None
+        if kind == "broken":
+            words = body.decode(errors="replace")
+            if not self._loaded:
+                raise ObjectiveError(f"a worker of the executor cannot evaluate the objective, {words}")
+            return lost("a worker of the executor could not load the objective", detail=words)
+        self._loaded = True
+        try:
+            return decode(body, seconds)
+        except (ValueError, TypeError) as error:
+            return self.outcome_of_error(error)
+
+    def outcome_of_error(self, error: BaseException) -> Outcome:
+        """Nobody has reported. What the engine kept may be lost as well."""
+        self._data = self._sent.data
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "fmnes":
+            raise ArgumentError(
+                f"executor: found workers without fmnes ({error}), wanted it installed there, too"
+            ) from error
+        return _lost(error)
+
+    def abandon(self, marks: list[str]) -> None:
+        remote.abandon(marks)
+
+    def close(self) -> None:
+        """Children in this process, as threads have them, end now; others when they have been idle."""
+        remote.forget(self._sent.name)
+
+
+def _lost(error: BaseException) -> Outcome:
+    return lost(f"the executor failed: {_told(error)}")
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error)[:300]}" if str(error) else type(error).__name__
+
+
+class Linked(Future[Any]):
+    """For adapters: a future that follows one of an engine's. To cancel it is to have `end` called."""
+
+    def __init__(self, end: Callable[[], object]) -> None:
+        super().__init__()
+        self._end = end
+
+    def cancel(self) -> bool:
+        if not super().cancel():
+            return False
+        with suppress(Exception):  # the engine may be gone
+            self._end()
+        return True
+
+    def follow(self, theirs: Future[Any]) -> None:
+        """Theirs is done."""
+        with suppress(InvalidStateError):  # it was cancelled here
+            try:
+                self.set_result(theirs.result())
+            except InvalidStateError:
+                raise
+            except BaseException as error:
+                self.set_exception(error)

@@ -1,0 +1,226 @@
+"""What the page tells of a run besides its pictures: each part is markup, of what `fmnes.read_run` gave."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from fmnes.cli import messages, reading
+from fmnes.cli.messages import Step, as_line, next_steps
+from fmnes.html.markup import code, facts, folded, section, table, text
+from fmnes.parameters import Parameter, is_log
+from fmnes.reading.run import Reason, Run
+
+#: Rows of a long point that are shown, first and last.
+FIRST, LAST = 30, 10
+#: Reasons that are told, and parameters of a failed point.
+REASONS, PARAMETERS = 40, 30
+#: Closer to a bound than this share of its range is at the bound.
+AT_BOUND = 1e-3
+
+
+def parts(run: Run, path: Path) -> dict[str, str]:
+    """By name. path: the run's directory as the user wrote it."""
+    return {
+        "head": head(run),
+        "next": why(run, path),
+        "best": best(run, path),
+        "failures": failures(run),
+        "settings": settings(run),
+    }
+
+
+def head(run: Run) -> str:
+    lost = sum(one.count for one in run.reasons if one.lost and not one.made_again)
+    share = f" ({run.failed / run.answered:.0%})" if run.answered else ""
+    told = {
+        "best value": text(f"{run.best.fun:.8g}") if math.isfinite(run.best.fun) else "none yet",
+        "evaluations": f"{run.answered:,}",
+        "failed": f"{run.failed:,}{share}",
+        **({"lost": f"{lost:,}"} if lost else {}),
+        **({"made again": f"{run.made_again:,}"} if run.made_again else {}),
+        **_times(run),
+    }
+    return f"<h1>{text(run.path.name)}</h1>\n<p>{_what(run)}</p>\n{facts(told)}"
+
+
+def _what(run: Run) -> str:
+    if run.objective["kind"] == "command":
+        return f"Minimises what {code(_line(run.objective['argv']))} prints or writes."
+    module = run.objective.get("module")
+    where = f" of {code(module)}" if module and module != "__main__" else ""
+    return f"Minimises the Python function {code(run.objective['name'])}{where}."
+
+
+def _line(argv: Any) -> str:
+    return shlex.join(map(str, argv)) if isinstance(argv, list) else str(argv)
+
+
+def _times(run: Run) -> dict[str, str]:
+    began, ended = run.summary.started, run.summary.ended
+    if began is None or ended is None:
+        return {}
+    return {
+        "began": text(messages.moment(began)),
+        "lasted so far" if run.running else "lasted": _span(ended - began),
+    }
+
+
+def _span(seconds: float) -> str:
+    if not 0 <= seconds < 1e10:  # somebody has set the clock
+        return "unknown"
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, _ = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if days else f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def why(run: Run, path: Path) -> str:
+    """Why it stopped, and what to do next."""
+    ending = reading.ending_now(run, path)
+    steps = [Step("to stop it", as_line("stop", path))] if run.running else next_steps(ending)
+    lines = [f"<p>{line}</p>" for line in _standing(run)]
+    commands = [f"<p>{_sentence(step.words)}:</p>\n<pre>{text(step.command)}</pre>" for step in steps]
+    return section(
+        "How it stands" if run.running else "Why it stopped, and what to do next", *lines, *commands
+    )
+
+
+def _standing(run: Run) -> Iterator[str]:
+    result = run.result
+    if run.running:
+        yield _state("going", run.state[:1].upper() + run.state[1:] + ".")
+    elif result is None:
+        yield _state("bad", "The process that ran it is gone.")
+        yield "It was killed, or its machine was. What it had evaluated is kept."
+    else:
+        kind = "good" if result.success else "bad"
+        reason = result.stop_reason.name if result.stop_reason else "STOPPED"
+        yield _state(kind, f"{reason}: {result.message}.")
+        if result.second_looks:
+            yield (
+                "It had settled on the edge of the failing region, so it looked again from its best point, "
+                "with longer steps, before it would call that a success."
+            )
+        if result.success:
+            yield "It ended as a success."
+        elif result.x is not None:
+            yield "It did not end as a success: the best point may not be the best there is."
+    if run.answered and not run.summary.statuses.get("value"):
+        yield "No evaluation has succeeded so far; why each failed is told below."
+
+
+def _sentence(words: str) -> str:
+    return text(words[:1].upper() + words[1:])
+
+
+def _state(kind: str, words: str) -> str:
+    return f"<span class='state {kind}'>{text(words)}</span>"
+
+
+def best(run: Run, path: Path) -> str:
+    title = "The best point"
+    if run.best.x is None:
+        return section(title, f"<p>{text(reading.why_hidden(run) or 'No evaluation has succeeded yet.')}</p>")
+    point = run.named(run.best.x)
+    rows = [_row(name, value, (run.parameters or {}).get(name)) for name, value in point.items()]
+    note = ""
+    if len(rows) > FIRST + LAST:
+        left_out = len(rows) - FIRST - LAST
+        rows = [*rows[:FIRST], (f"<span class='faint'>… {left_out:,} more</span>", "", "", ""), *rows[-LAST:]]
+        note = f"<p>All of it:</p>\n<pre>{text(as_line('show', path, '--json'))}</pre>"
+    found = f"<p>Value {text(f'{run.best.fun:.10g}')}{_when(run.best.evaluation)}.</p>"
+    heads = ("parameter", "value", "range", "") if run.parameters else ("", "", "", "")
+    return section(title, found, table(title, heads, rows), note)
+
+
+def _when(evaluation: int) -> str:
+    return f", at evaluation {evaluation:,}" if evaluation else ", known before the run"
+
+
+def _row(name: str, value: Any, parameter: Parameter | None) -> tuple[str, str, str, str]:
+    number = text(messages.number(value))
+    if parameter is None:
+        return text(name), number, "", ""
+    lower, upper = parameter.lower, parameter.upper
+    low, high = (("−∞" if lower is None else f"{lower:g}"), ("∞" if upper is None else f"{upper:g}"))
+    scale = ", log" if is_log(parameter) else ""
+    share = _share(value, parameter)
+    where = ""
+    if share is not None:
+        at = " lower bound" if share < AT_BOUND else " upper bound" if share > 1 - AT_BOUND else ""
+        where = f"<span class='range'><i style='left:{share:.1%}'></i></span>{at}"
+    return text(name), number, text(f"{low} … {high}{scale}"), where
+
+
+def _share(value: Any, parameter: Parameter) -> float | None:
+    """Where in its range: 0 the lower bound, 1 the upper; None without both."""
+    if parameter.lower is None or parameter.upper is None:
+        return None
+    low, high, at = float(parameter.lower), float(parameter.upper), float(value)
+    if is_log(parameter):
+        low, high, at = math.log(low), math.log(high), math.log(max(at, low))
+    width = high / 2 - low / 2  # the range of floats is no float
+    share = (at / 2 - low / 2) / width if width > 0 else math.nan
+    return min(max(share, 0.0), 1.0) if math.isfinite(share) else None
+
+
+def failures(run: Run) -> str:
+    told = [one for one in run.reasons if not one.made_again]
+    title = "Why evaluations failed"
+    if not told:
+        return section(
+            title, "<p>None has failed.</p>" if run.answered else "<p>Nothing is evaluated yet.</p>"
+        )
+    one_by_one = [_reason(one, run.answered, opened=i == 0) for i, one in enumerate(told[:REASONS])]
+    more = f"<p>And {len(told) - REASONS:,} other reasons.</p>" if len(told) > REASONS else ""
+    return section(title, *one_by_one, more)
+
+
+def _reason(one: Reason, answered: int, opened: bool) -> str:
+    share = f" ({one.count / answered:.1%})" if answered and not one.lost else ""
+    kind = "lost: " if one.lost else ""
+    which = "the start itself" if one.generation < 0 else f"generation {one.generation}"
+    lines = [f"<p>The first: {text(messages.moment(one.started))}, {which}.</p>"]
+    if one.point:
+        shown = [f"{name} = {messages.number(value)}" for name, value in list(one.point.items())[:PARAMETERS]]
+        more = f", and {len(one.point) - PARAMETERS:,} more" if len(one.point) > PARAMETERS else ""
+        lines.append(f"<p>At {text(', '.join(shown))}{more}.</p>")
+    if one.detail:
+        lines.append(f"<p>Its output:</p>\n<pre tabindex='0'>{text(one.detail, lines=True)}</pre>")
+    if one.directory:
+        lines.append(f"<p>Its directory: {code(messages.near(one.directory))}</p>")
+    title = f"{one.count:,} × {kind}{text(one.reason)}{share}"
+    return folded(title, f"{one.lost} {one.reason}", "\n".join(lines), opened)
+
+
+def settings(run: Run) -> str:
+    told: dict[str, Any] = {"run directory": run.path, **run.search, **run.settings}
+    kind = "program" if run.objective["kind"] == "command" else "function"
+    told |= {f"{kind}: {name}": value for name, value in run.objective.items() if name != "kind" and value}
+    told |= {f"made with {name}": version for name, version in run.versions.items()}
+    rows = [
+        (text(name.replace("_", " ")), code(_plain(value))) for name, value in told.items() if _said(value)
+    ]
+    return section("Settings", table("Settings", ("", ""), rows))
+
+
+def _said(value: Any) -> bool:
+    return value is not None and value is not False
+
+
+def _plain(value: Any) -> str:
+    if value is True:
+        return "yes"
+    words = str(value)
+    return words if len(words) <= 500 else words[:497] + "..."
+
+
+def made_at() -> str:
+    return f"<p class='faint'>Read on {text(messages.moment(time.time()))}.</p>"

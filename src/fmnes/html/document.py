@@ -1,0 +1,76 @@
+"""The report: one run as one self-contained HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fmnes import plots
+from fmnes.html import content, markup
+from fmnes.html.markup import section, text, wide
+from fmnes.reading.run import Run, read_run
+
+# -- The plots of a run for its page, each with what it shows.
+
+
+class Picture(NamedTuple):
+    title: str
+    words: str
+    draw: Callable[[Any], Any]
+
+
+PICTURES = {
+    "course": Picture(
+        "The course", "Every evaluation and the best so far; what failed stands on top.", plots.convergence
+    ),
+    "where": Picture(
+        "Where it fails",
+        "Each evaluation against each parameter and each pair of them: crosses failed, the star is the best.",
+        plots.slices,
+    ),
+    "when": Picture(
+        "When it fails", "The share of failed evaluations over the run, by reason.", plots.failures
+    ),
+    "movement": Picture(
+        "The parameters",
+        "Where the search drew its points, mean and deviation, and the best.",
+        plots.parameters,
+    ),
+    "steps": Picture("The steps", "How far it looks: they shrink as it converges.", plots.distribution),
+}
+
+
+def drawn(name: str, run: Run) -> str:
+    """One part of the page."""
+    picture = PICTURES[name]
+    svg = plots.as_svg(picture.draw(run))
+    caption = f"<figcaption class='faint'>{text(picture.words)}</figcaption>"
+    return section(picture.title, f"<figure>{wide(picture.title, svg)}{caption}</figure>")
+
+
+# -- One run as one file: no script, nothing from the network.
+
+
+#: The parts of the page in their order.
+ORDER = ("head", "next", "best", "course", "where", "failures", "when", "movement", "steps", "settings")
+
+
+def report(path: Path, more: Mapping[str, str] | None = None) -> str:
+    """The page of the run in this directory, as it is now. Raises RunError for what is none.
+
+    more: further parts, {name: markup}, which come right after what became of the run.
+    """
+    run = read_run(path)
+    told = content.parts(run, path)
+    told["settings"] += content.made_at()
+    parts = list(in_order({**told, **drawings(run)}).items())
+    return markup.document(run.path.name, dict([*parts[:2], *(more or {}).items(), *parts[2:]]))
+
+
+def drawings(run: Run) -> dict[str, str]:
+    return {name: drawn(name, run) for name in PICTURES}
+
+
+def in_order(parts: Mapping[str, str]) -> dict[str, str]:
+    return {name: parts.get(name, "") for name in ORDER}

@@ -1,0 +1,1 @@
+"""Reading runs: what was asked, how far they are, and every evaluation."""

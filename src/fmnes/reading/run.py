@@ -1,0 +1,431 @@
+"""`fmnes.read_run`: the settings, progress and evaluations of a run directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes._text import group_reasons
+from fmnes.arguments import check_path
+from fmnes.errors import FmnesError, RunError
+from fmnes.evaluation.programs.workspace import KEPT_LINE, kept_directory
+from fmnes.evaluations import Evaluations
+from fmnes.outcome import Outcome
+from fmnes.parameters import Parameter
+from fmnes.result import Best, Columns, Failure, Result, StopReason, Vector
+from fmnes.run.history import History, Ledger, read_records
+from fmnes.run.recording import FORGOTTEN, FORGOTTEN_VALUE, uncounted
+from fmnes.space import Space, named_space_from_config, space_from_config
+from fmnes.storage.directory import KEPT, LOG, RunDirectory
+from fmnes.storage.log import EvaluationLog
+from fmnes.storage.log_reader import Summary
+from fmnes.storage.rows import Logged
+from fmnes.storage.snapshot import Arrays
+
+#: What data of another shape than ours raises.
+_UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+@dataclass(frozen=True, eq=False)
+class Reason:
+    """All evaluations that failed, or were lost, for one reason.
+
+    Attributes
+    ----------
+    reason : str
+        The reason.
+    count : int
+        The number of evaluations.
+    lost : bool
+        Whether they were lost rather than failed.
+    made_again : bool
+        Whether they do not count: the objective looked broken, and a resumed run repeats them.
+    started : float
+        When the first of them began, in seconds since the epoch.
+    generation : int
+        Generation of the first of them; -1: it was the start itself.
+    point : dict or None
+        The first of them by name, in the user's units; None if points are too long to be stored.
+    detail : str
+        The output or the traceback of the first.
+    directory : Path or None
+        What is left of it, if it was a program's and still exists.
+    """
+
+    reason: str
+    count: int
+    lost: bool
+    made_again: bool
+    started: float
+    generation: int
+    point: dict[str, Any] | None
+    detail: str
+    directory: Path | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A run as it was when `fmnes.read_run` read it, in the user's names and units.
+
+    Attributes
+    ----------
+    path : Path
+        The run directory.
+    state : str
+        "running (process 17 on node3)", the name of a `fmnes.StopReason`, or "stopped; resume it".
+    message : str or None
+        Why it ended, with the numbers; None if it has not ended.
+    settings : dict
+        The settings of `minimize` other than those of the search itself.
+    search : dict
+        The method, the first population size, the seed and so on; empty for older runs.
+    versions : dict of str to str
+        Versions of fmnes, NumPy and Python when it began; empty for older runs.
+    objective : dict
+        The function's name, or the fields of a Command.
+    parameters : dict of str to Parameter or None
+        {name: fmnes.Real or fmnes.Integer}; None with arrays.
+    names : tuple of str
+        Names of the coordinates: x0, x1, … with arrays. Empty before the first evaluation, if none were
+        given.
+    result : Result or None
+        What `minimize` returned; None while the run is in progress, and if it was ended from outside.
+    best : Best
+        The best point so far; `evaluation` counts in the order of the log.
+    summary : Summary
+        The number of evaluations by status and by reason; when the first began and the last ended.
+    history : Columns
+        One array per column, one entry per generation, as `Result.history`. For a run in progress it is
+        as old as the last snapshot: some seconds.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import fmnes
+    >>> run_dir = os.path.join(tempfile.mkdtemp(), "run")
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1, run_dir=run_dir, target=1e-3)
+    >>> run = fmnes.read_run(run_dir)
+    >>> run.state, run.names, run.result.nfev == result.nfev
+    ('TARGET', ('x0', 'x1'), True)
+    >>> len(run.evaluations["value"]) == run.answered
+    True
+    """
+
+    path: Path
+    state: str
+    message: str | None
+    settings: dict[str, Any]
+    search: dict[str, Any]
+    versions: dict[str, str]
+    objective: dict[str, Any]
+    parameters: dict[str, Parameter] | None
+    names: tuple[str, ...]
+    result: Result | None
+    best: Best
+    summary: Summary
+    history: Columns
+    _space: Space | None = field(default=None)
+
+    @property
+    def running(self) -> bool:
+        """Whether a process is working on it."""
+        return self.result is None and self.state.startswith("running")
+
+    @property
+    def answered(self) -> int:
+        """The number of evaluations that have a value or have failed, and count."""
+        return self.summary.statuses.get("value", 0) - self._taken_back(FORGOTTEN_VALUE) + self.failed
+
+    @property
+    def failed(self) -> int:
+        """The number of evaluations that failed, and count."""
+        return self.summary.failed - self.made_again
+
+    @property
+    def made_again(self) -> int:
+        """The number of failed evaluations that a resumed run repeats (the objective looked broken)."""
+        return self._taken_back(FORGOTTEN)
+
+    def _taken_back(self, by: Outcome) -> int:
+        return self.summary.reasons["lost"].get(by.reason, 0)
+
+    def named(self, x: Any) -> dict[str, Any]:
+        """Return a point by name and in the user's units.
+
+        Parameters
+        ----------
+        x : ndarray or dict
+            A point of the search, or of the result.
+
+        Returns
+        -------
+        dict
+            {name: value}; empty before the first evaluation.
+        """
+        if isinstance(x, dict):
+            return x
+        return {} if self._space is None else self._space.named(np.asarray(x, dtype=float))
+
+    def __repr__(self) -> str:
+        counts = f"{self.summary.evaluations} evaluations, {self.summary.failed} failed"
+        return f"Run({str(self.path)!r}: {self.state}; {counts}; best {self.best.fun:.6g})"
+
+    @cached_property
+    def evaluations(self) -> Evaluations:
+        """Every evaluation as a table, each row checked; read on first use."""
+        with _log(self.path) as log:
+            return Evaluations.of(log.batches(), self._space)
+
+    def tables(self) -> Iterator[Evaluations]:
+        """Yield the evaluations in parts, for runs that are too large for the memory; at least one part.
+
+        Yields
+        ------
+        Evaluations
+            The next rows.
+        """
+        with _log(self.path) as log:
+            kinds = log.tally().kinds()
+            yield Evaluations.of([], self._space, kinds)
+            for batch in log.batches():
+                yield Evaluations.of([batch], self._space, kinds)
+
+    @cached_property
+    def failures(self) -> list[Failure]:
+        """The reasons for failed evaluations, most frequent first; read on first use.
+
+        Each has its first points, the detail of the first one, and the directory that was kept of a program.
+        """
+        ledger = Ledger()
+        with _log(self.path) as log:
+            for row in log.infeasible():
+                ledger.add(row.outcome, np.empty(0) if row.x is None else row.x)
+            firsts = {one.reason: row for one, row in self._reasons(log) if not one.lost}
+        found = [replace(f, directory=self._kept(firsts.get(f.reason))) for f in ledger.failures()]
+        return [_told(failure, self._space) for failure in found]
+
+    @cached_property
+    def reasons(self) -> list[Reason]:
+        """The reasons for failed and lost evaluations, most frequent first, each with its first evaluation.
+
+        Read on first use; it is quick, as only these rows are read.
+        """
+        with _log(self.path) as log:
+            return [reason for reason, _ in self._reasons(log)]
+
+    def _reasons(self, log: EvaluationLog) -> list[tuple[Reason, Logged]]:
+        """Each with its first row. Those that differ in numbers only are one where there are very many."""
+        firsts = log.firsts()
+        told = {
+            status: group_reasons(row.outcome.reason for _, row in firsts if row.outcome.status == status)
+            for status in ("infeasible", "lost")
+        }
+        alike: dict[tuple[str, str], list[tuple[int, Logged]]] = {}
+        for count, row in firsts:
+            status = row.outcome.status
+            alike.setdefault((status, told[status][row.outcome.reason]), []).append((count, row))
+        found = [
+            (sum(count for count, _ in rows), reason, min((row for _, row in rows), key=lambda row: row.key))
+            for (_, reason), rows in alike.items()
+        ]
+        found.sort(key=lambda one: -one[0])
+        return [(self._reason(reason, count, row), row) for count, reason, row in found]
+
+    def _reason(self, reason: str, count: int, row: Logged) -> Reason:
+        """row: the first. Its own words are not lost where it is told as one of many."""
+        lines = row.outcome.detail.splitlines()
+        if lines and lines[-1].startswith(KEPT_LINE):  # which is said by itself
+            lines.pop()
+        kept = kept_directory(self.path / KEPT, row.key, row.outcome.detail)
+        return Reason(
+            reason=reason,
+            count=count,
+            lost=row.outcome.status == "lost",
+            made_again=uncounted(row.outcome),
+            started=row.started,
+            generation=row.key.generation,
+            point=None if row.x is None else self.named(row.x),
+            detail="\n".join(lines) or (row.outcome.reason if row.outcome.reason != reason else ""),
+            directory=kept,
+        )
+
+    def _kept(self, first: Logged | None) -> str | None:
+        found = None if first is None else kept_directory(self.path / KEPT, first.key, first.outcome.detail)
+        return None if found is None else str(found)
+
+
+def read_run(path: str | os.PathLike[str]) -> Run:
+    """Read the run in a directory as it is now, also while it is running or after it was copied elsewhere.
+
+    Nothing is written, and no file stays open.
+
+    Parameters
+    ----------
+    path : path
+        The run directory.
+
+    Returns
+    -------
+    Run
+        The run. `run.evaluations` has every evaluation; `run.result` is None until the run has ended.
+
+    Raises
+    ------
+    ArgumentError
+        `path` is not a path.
+    RunError
+        There is no run, or it is damaged.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import fmnes
+    >>> run_dir = os.path.join(tempfile.mkdtemp(), "run")
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, rng=1, run_dir=run_dir, target=1e-3)
+    >>> fmnes.read_run(run_dir).best.fun == result.fun
+    True
+    """
+    path = Path(check_path("path", path)).absolute()
+    with RunDirectory.open(path, read_only=True) as directory:
+        user = directory.in_use_by
+        ended = None if user else directory.result
+        summary = directory.log.summary()
+        position = 0 if summary.best is None else directory.log.position(summary.best.key)
+        config = directory.config
+        saved = None if ended is None else directory.read_ending()
+        last = saved or directory.read_snapshot()
+    try:
+        d = _dimension(config, summary, ended, last)
+        space = None if d is None else space_from_config(config, d)
+        named = space if named_space_from_config(config) is not None else None
+        parameters = None if space is None or config.get("parameters") is None else space.parameters
+        history, ledger = (History(), Ledger()) if last is None else read_records(*last)
+        result, told, state = None, None, f"running ({user})" if user else "stopped; resume it"
+        if ended is not None:
+            result = _result(ended, saved, d)
+            result = replace(result, failures=ledger.failures(), history=history.columns())
+            told = replace(_in_words(result, space, named), parameters=parameters)
+            state = str(ended["stop_reason"])
+        best = _best(summary, position, result)
+        return Run(
+            path=path,
+            state=state,
+            message=None if result is None else result.message,
+            settings=_table(config["settings"]),
+            search=_table(config["search"]),
+            versions={str(k): str(v) for k, v in _table(config["versions"]).items()},
+            objective=_objective(config["objective"]),
+            parameters=parameters,
+            names=() if space is None else space.names,
+            result=told,
+            best=best if best.x is None else best._replace(x=_point(best.x, space, named)),
+            summary=summary._replace(best=None),
+            history=history.columns(),
+            _space=space,
+        )
+    except _UNUSABLE as error:
+        raise RunError(f"{path}: found an unusable result or configuration ({error})") from None
+
+
+@contextmanager
+def _log(path: Path) -> Iterator[EvaluationLog]:
+    log = EvaluationLog(path / LOG, read_only=True)
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def _table(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError(f"{type(found).__name__} in place of a table")
+    return found
+
+
+def _objective(found: Any) -> dict[str, Any]:
+    objective = _table(found)
+    if {"command": "argv", "function": "name"}.get(str(objective.get("kind"))) not in objective:
+        raise ValueError("no objective")
+    return objective
+
+
+def _dimension(
+    config: Mapping[str, Any],
+    summary: Summary,
+    ended: Mapping[str, Any] | None,
+    last: tuple[dict[str, Any], Arrays] | None,
+) -> int | None:
+    """None: nobody has said it yet."""
+    if last is not None and "x0" in last[1]:
+        return len(last[1]["x0"])
+    if summary.best is not None and summary.best.x is not None:
+        return len(summary.best.x)
+    said = (ended or {}).get("x_mean") or config.get("parameters") or config["objective"].get("names")
+    return len(said) if said else None
+
+
+def _result(data: dict[str, Any], saved: tuple[dict[str, Any], Arrays] | None, d: int | None) -> Result:
+    """In the search's numbers."""
+    return Result(
+        x=_array(data["x"], d),
+        fun=np.inf if data["fun"] is None else float(data["fun"]),
+        success=bool(data["success"]),
+        stop_reason=None if data["stop_reason"] is None else StopReason[data["stop_reason"]],
+        message=str(data["message"]),
+        nfev=int(data["nfev"]),
+        nit=int(data["nit"]),
+        n_infeasible=int(data["n_infeasible"]),
+        x_mean=_array(data["x_mean"], d),
+        seed=None if data["seed"] is None else int(data["seed"]),
+        second_looks=int(data["second_looks"]),
+        covariance=_array(data.get("covariance"), d, d),
+        sigma0=np.nan if saved is None else float(saved[1]["sigma0"]),
+        n_repeated=int(data["n_repeated"]),
+    )
+
+
+def _array(found: Any, *shape: int | None) -> NDArray[np.float64] | None:
+    array = None if found is None else np.array(found, dtype=float)
+    if array is not None and array.shape != shape:
+        raise ValueError(f"an array of shape {array.shape}, wanted {shape}")
+    return array
+
+
+def _best(summary: Summary, position: int, result: Result | None) -> Best:
+    """Of the log, or of the result: that one knows what was known before, and points that are too long."""
+    found = summary.best
+    logged = Best(None, np.inf, 0) if found is None else Best(found.x, found.outcome.value, position)
+    if result is None or result.x is None or result.fun > logged.fun:
+        return logged
+    return logged._replace(x=result.x) if result.fun == logged.fun else Best(result.x, result.fun, 0)
+
+
+def _point(x: Vector, space: Space | None, named: Space | None) -> Any:
+    if named is not None:
+        return named.named(x)
+    return x if space is None else space.table(x[None])[0]
+
+
+def _in_words(result: Result, space: Space | None, named: Space | None) -> Result:
+    if named is not None and result.x_mean is not None:
+        return named.result(result)
+    return replace(
+        result,
+        x=None if result.x is None else _point(result.x, space, named),
+        x_mean=None if result.x_mean is None else _point(result.x_mean, space, named),
+        failures=[_told(failure, space) for failure in result.failures],
+    )
+
+
+def _told(failure: Failure, space: Space | None) -> Failure:
+    if space is None or failure.x.size == 0:
+        return replace(failure, x=np.empty((0, 0 if space is None else len(space.names))))
+    return replace(failure, x=space.table(failure.x))

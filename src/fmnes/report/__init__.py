@@ -1,1 +1,0 @@
-"""Observers of a run: they get views and never the optimizer."""

@@ -1,0 +1,150 @@
+"""Evaluates a generation: ask, evaluate, tell. Points that were not evaluated stay open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.errors import StorageError
+from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.evaluation.serial import Vectorized, call_vectorized
+from fmnes.outcome import LOST, Outcome, from_number
+from fmnes.result import Stop, StopReason
+from fmnes.run.checks import LostEvaluations, Name, OutcomeChecks, backoff_seconds, raise_if_broken
+from fmnes.run.interrupts import StopRequestWatcher
+from fmnes.run.snapshots import RunState
+from fmnes.search.stopping import redraws_failed
+
+# -- What it takes to evaluate the points of a run: by generations (waves.py) or ahead of them (flow.py).
+
+
+@dataclass
+class Work:
+    state: RunState
+    evaluator: Evaluator
+    losses: LostEvaluations
+    doubts: OutcomeChecks
+    deadline: float | None = None
+    """In time.monotonic()."""
+    wishes: StopRequestWatcher | None = None
+    answered: list[tuple[Name, Outcome, NDArray[np.float64]]] = field(default_factory=list)
+    """What was answered and counted, and where, since failures were noted last."""
+    first: list[Outcome | None] = field(default_factory=list)
+    """Where points are handed out ahead: what came of the first generation."""
+
+    def note_failures(self) -> None:
+        """Generation by generation, slot by slot: the same whatever order results came in."""
+        for _, outcome, point in sorted(self.answered, key=lambda answer: answer[0]):
+            self.state.failures.add(outcome, point)
+        self.answered.clear()
+
+    def check_wishes(self) -> None:
+        """Raises KeyboardInterrupt if somebody wants the run to stop."""
+        if self.wishes:
+            self.wishes.check()
+
+    def out_of_time(self) -> Stop | None:
+        if self.deadline is None or time.monotonic() < self.deadline:
+            return None
+        return Stop(StopReason.MAX_SECONDS, f"at evaluation {self.state.evaluations}")
+
+    def interrupted(self) -> Stop:
+        return Stop(StopReason.INTERRUPTED, f"at evaluation {self.state.evaluations}")
+
+    def pause(self, seconds: float) -> None:
+        """Not beyond the deadline."""
+        left = seconds if self.deadline is None else self.deadline - time.monotonic()
+        time.sleep(max(0.0, min(seconds, left)))
+
+
+# -- One generation at a time: ask, evaluate, tell. What was not evaluated stays open.
+
+
+def evaluate_generation(work: Work) -> Stop | None:
+    """The open points of the present generation; and why the run cannot go on, if so."""
+    opt = work.state.opt
+    x = opt.ask()
+    if isinstance(work.evaluator, Vectorized):
+        _evaluate_vectorized(work, x, work.evaluator.fun)
+        return None
+    names = opt.asked
+    first = opt.evaluations == 0 and work.state.totals.restarts == 0 and not work.losses.tries
+    outcomes, stop = evaluate(work, names, x)
+    if first:
+        raise_if_broken(outcomes, work.state.start)
+    counted = opt.evaluations
+    opt.tell([o if o is not None else LOST for o in outcomes])
+    counted = opt.evaluations - counted
+    told = [(names[i], o, x[i]) for i, o in enumerate(outcomes) if is_answer(o)]
+    work.answered += told[:counted]
+    if stop and stop.reason is StopReason.INTERRUPTED:
+        return work.interrupted()
+    return stop or count_lost(work, names, outcomes)
+
+
+def evaluate(
+    work: Work, names: Sequence[Name], x: NDArray[np.float64]
+) -> tuple[list[Outcome | None], Stop | None]:
+    """What came of these points (None: nothing yet), and why the run cannot go on, if so."""
+    state, tries = work.state, work.losses.tries
+    restart = state.totals.restarts
+    tasks = [Task(x[i], *name, tries.get(name, 0), restart) for i, name in enumerate(names)]
+    outcomes: list[Outcome | None] = [None] * len(tasks)
+    try:
+        with closing(work.evaluator(tasks, work.deadline)) as finished:
+            for position, outcome in finished:
+                work.doubts.check_outcome(outcome, first=position == 0 and state.evaluations == 0)
+                outcomes[position] = outcome
+                if _hits(outcomes, state.opt.target):
+                    break
+                work.check_wishes()
+    except KeyboardInterrupt:
+        return outcomes, work.interrupted()
+    except StorageError as error:
+        return outcomes, Stop(StopReason.STORAGE, str(error))
+    return outcomes, None
+
+
+def count_lost(work: Work, names: Sequence[Name], outcomes: Sequence[Outcome | None]) -> Stop | None:
+    """Before the lost ones are tried again there is a pause."""
+    worst, stop = work.losses.tally(names, outcomes)
+    if worst and not stop:
+        work.pause(backoff_seconds(worst))
+    return stop
+
+
+def is_answer(outcome: Outcome | None) -> TypeGuard[Outcome]:
+    return outcome is not None and outcome.status != "lost"
+
+
+def _evaluate_vectorized(work: Work, x: NDArray[np.float64], fun: Callable[[Any], Any]) -> None:
+    opt = work.state.opt
+    f = call_vectorized(fun, x) if len(x) else np.empty(0)
+    work.doubts.check_values(f)
+    # Slots are needed where a failed one is drawn anew: only then a generation has several waves.
+    names = opt.asked if redraws_failed(opt) else None
+    counted = opt.evaluations
+    opt.tell(f)
+    counted = opt.evaluations - counted
+    if names is None:
+        work.state.failures.add_values(f[:counted], x[:counted])
+    else:
+        work.answered += [(names[i], from_number(float(f[i])), x[i]) for i in range(counted)]
+
+
+def _hits(outcomes: list[Outcome | None], target: float | None) -> bool:
+    """The target is reached and no earlier slot is still out: what follows changes nothing."""
+    if target is None:
+        return False
+    for outcome in outcomes:
+        if outcome is None:
+            return False
+        if outcome.status == "value" and outcome.value <= target:
+            return True
+    return False

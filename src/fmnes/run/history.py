@@ -1,0 +1,234 @@
+"""What a run records for its user: one row per generation, and the failures by reason."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes._logging import logger, one_line
+from fmnes._text import MAX_ALIKE, kind_of
+from fmnes.errors import SnapshotError
+from fmnes.outcome import Outcome, from_number
+from fmnes.result import Columns, Failure, Vector, View
+from fmnes.storage.snapshot import Arrays
+
+# -- One row per generation; of a very long run every second one, then every fourth, and always the last.
+#
+# The history is part of every snapshot, so it must stay small.
+
+
+#: What they hold is said there. A snapshot has them in this order.
+COLUMNS = tuple(Columns.__annotations__)
+_WHOLE = ("restart", "generation", "evaluations")
+#: Rows; when there are so many, every second one goes.
+MAX_ROWS = 2**15
+
+
+class History:
+    def __init__(self) -> None:
+        self._rows = np.empty((64, len(COLUMNS)))
+        self._length = 0
+        self._seen = 0
+        """Generations so far. The rows are those of generations 0, `_stride`, 2 `_stride`, … and the last."""
+        self._stride = 1
+        self._started = time.monotonic()
+
+    def has(self, view: View) -> bool:
+        """True if this generation's row is there already."""
+        if not self._length:
+            return False
+        restart, generation = self._rows[self._length - 1, :2]
+        return bool((restart, generation) >= (view.restart, view.generation))
+
+    def add(self, view: View) -> None:
+        if self._length and (self._seen - 1) % self._stride:
+            self._length -= 1  # it was there only because it was the last
+        if self._length == MAX_ROWS:
+            self._length = MAX_ROWS // 2
+            self._rows[: self._length] = self._rows[:MAX_ROWS:2]
+            self._stride *= 2
+        if self._length == len(self._rows):
+            self._rows = np.concatenate((self._rows, np.empty_like(self._rows)))
+        self._rows[self._length] = (
+            view.restart,
+            view.generation,
+            view.evaluations,
+            view.best.fun,
+            view.generation_best,
+            view.sigma,
+            view.axis_lengths.max(),
+            view.axis_lengths.min(),
+            view.feasible_share,
+            time.monotonic() - self._started,
+        )
+        self._length += 1
+        self._seen += 1
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        return self._rows[: self._length]
+
+    def dump(self) -> tuple[list[int], NDArray[np.float64]]:
+        """[generations so far, generations from row to row], and the rows."""
+        return [self._seen, self._stride], self.rows
+
+    @classmethod
+    def restore(cls, counts: list[int], rows: NDArray[np.float64]) -> History:
+        """Go on from the rows of a saved run, and from its time."""
+        history = cls()
+        seen, stride = counts
+        if stride < 1:
+            raise ValueError(f"a history of every {stride} generations")
+        wanted = -(-seen // stride) + ((seen - 1) % stride > 0)
+        if rows.shape != (wanted, len(COLUMNS)):
+            raise ValueError(f"a history of shape {rows.shape} for {seen} generations by {stride}")
+        history._length, history._seen, history._stride = len(rows), seen, stride
+        history._rows = np.concatenate((rows, np.empty((64, len(COLUMNS)))))
+        if len(rows):
+            history._started = time.monotonic() - float(rows[-1, COLUMNS.index("seconds")])
+        return history
+
+    def columns(self) -> Columns:
+        rows = self.rows
+        columns = {
+            name: rows[:, i].astype(np.int64) if name in _WHOLE else rows[:, i].copy()
+            for i, name in enumerate(COLUMNS)
+        }
+        return cast(Columns, columns)
+
+
+# -- The failure ledger: which points failed, for which reason, how often.
+
+
+#: Reasons kept apart, and points of each; the rest is only counted, for the ledger is part of every snapshot.
+MAX_REASONS = 1000
+MAX_POINTS = 100
+#: Coordinates kept in all; of a reason's first point there may be more, up to the second number.
+MAX_NUMBERS, MAX_FIRST_NUMBERS = 250_000, 1_000_000
+#: Characters of details kept in all, and of each one after that.
+MAX_CHARACTERS, SHORT_DETAIL = 250_000, 200
+OTHER = "(other reasons)"
+
+
+@dataclass
+class _Entry:
+    detail: str
+    count: int = 0
+    points: list[Vector] = field(default_factory=list)
+
+
+class Ledger:
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._kinds: Counter[str] = Counter()
+        """How many reasons there are of each kind."""
+        self._numbers = self._characters = 0
+
+    def has(self, reason: str) -> bool:
+        """Whether a failure with this reason was noted, alone or as one of many that are alike."""
+        return any(name in self._entries for name in (reason, kind_of(reason), OTHER))
+
+    def add(self, outcome: Outcome, x: Vector) -> None:
+        """Note an evaluation if it failed."""
+        if outcome.status != "infeasible":
+            return
+        reason = outcome.reason
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("evaluation failed: %s", one_line(reason))
+        if reason not in self._entries:
+            reason = self._told(reason)
+        if reason not in self._entries:
+            self._entries[reason] = _Entry(self._affordable(outcome.detail))
+        entry = self._entries[reason]
+        entry.count += 1
+        most = MAX_NUMBERS if entry.points else MAX_FIRST_NUMBERS
+        if len(entry.points) < MAX_POINTS and self._numbers + len(x) <= most:
+            entry.points.append(np.array(x))
+            self._numbers += len(x)
+
+    def _told(self, reason: str) -> str:
+        """As what a new reason is told: itself, its kind if there are very many alike, or one of the rest."""
+        kind = kind_of(reason)
+        if kind in self._entries:
+            return kind
+        if self._kinds[kind] == MAX_ALIKE:
+            self._merge(kind)
+            return kind
+        if len(self._entries) >= MAX_REASONS:
+            return OTHER
+        self._kinds[kind] += 1
+        return reason
+
+    def _merge(self, kind: str) -> None:
+        """All reasons of this kind become one, in the place of the first."""
+        first, *others = [reason for reason in self._entries if kind_of(reason) == kind]
+        merged = self._entries[first]
+        if not merged.detail:  # its words, which the kind no longer has
+            merged.detail = self._affordable(first)
+        for reason in others:
+            entry = self._entries.pop(reason)
+            merged.count += entry.count
+            kept = entry.points[: MAX_POINTS - len(merged.points)]
+            merged.points += kept
+            self._numbers -= sum(map(len, entry.points[len(kept) :]))
+            self._characters -= len(entry.detail)
+        self._entries = {kind if reason == first else reason: e for reason, e in self._entries.items()}
+
+    def _affordable(self, detail: str) -> str:
+        """The end of it, shorter when much is kept already."""
+        if self._characters + len(detail) > MAX_CHARACTERS:
+            detail = detail[-SHORT_DETAIL:]
+        self._characters += len(detail)
+        return detail
+
+    def add_values(self, f: NDArray[np.float64], x: NDArray[np.float64]) -> None:
+        """Note the failed ones of many values. f: (n,), x: (n, d)."""
+        for i in np.flatnonzero(~np.isfinite(f)):
+            self.add(from_number(float(f[i])), x[i])
+
+    def dump(self) -> tuple[list[list[Any]], NDArray[np.float64]]:
+        """[reason, count, detail, number of points] of each entry, and all points one after another."""
+        entries = [[reason, e.count, e.detail, len(e.points)] for reason, e in self._entries.items()]
+        points = [x for e in self._entries.values() for x in e.points]
+        return entries, np.array(points) if points else np.empty((0, 0))
+
+    @classmethod
+    def restore(cls, entries: list[list[Any]], points: NDArray[np.float64]) -> Ledger:
+        ledger, begin = cls(), 0
+        for reason, count, detail, n in entries:
+            own = points[begin : begin + n]
+            if len(own) != n or count < n:
+                raise ValueError(f"{len(own)} points of {n} for a reason that was met {count} times")
+            ledger._entries[str(reason)] = _Entry(str(detail), int(count), list(own))
+            ledger._numbers += own.size
+            ledger._characters += len(detail)
+            begin += n
+        ledger._kinds.update(map(kind_of, ledger._entries))
+        return ledger
+
+    def failures(self) -> list[Failure]:
+        """Most frequent first."""
+        entries = sorted(self._entries.items(), key=lambda item: -item[1].count)
+        return [Failure(reason, e.count, np.array(e.points), e.detail) for reason, e in entries]
+
+
+# -- What a snapshot, or the ending of a run, holds for those who read the run: its history and its
+# failures.
+#
+# It is read without the search, which a reader need not load.
+
+
+def read_records(metadata: dict[str, Any], arrays: Arrays) -> tuple[History, Ledger]:
+    """Raises SnapshotError for what was never written."""
+    try:
+        run = metadata["run"]
+        history = History.restore(run["history"], np.asarray(arrays["history"], dtype=float))
+        return history, Ledger.restore(run["failures"], np.asarray(arrays["failures"], dtype=float))
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise SnapshotError(f"found an unusable snapshot ({type(error).__name__}: {error})") from None

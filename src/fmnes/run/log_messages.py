@@ -1,0 +1,60 @@
+"""What a run says through `logging` as it goes; see _logging.py."""
+
+from __future__ import annotations
+
+from fmnes._logging import logger, one_line
+from fmnes.evaluation.evaluator import START
+from fmnes.result import Result, Stop, View
+from fmnes.run.restarts import Plan
+from fmnes.run.snapshots import RunState
+
+
+def begins(state: RunState, max_evaluations: int | None) -> None:
+    opt = state.opt
+    logger.info(
+        "run begins at evaluation %d: %s, d = %d, population %d, %s",
+        state.evaluations,
+        opt.strategy.name,
+        len(opt.mean),
+        opt.population_size,
+        f"at most {max_evaluations} evaluations" if max_evaluations else "evaluations without a limit",
+    )
+
+
+def searches_again(plan: Plan, stop: Stop, evaluations: int) -> None:
+    logger.info(
+        "search ended at evaluation %d: %s; %s begins at %s, population %d",
+        evaluations,
+        one_line(stop.message),
+        "a second look" if plan.kind == "look" else f"a restart ({plan.kind})",
+        {"best": "the best point", "uniform": "a random point"}.get(plan.origin, "the start"),
+        plan.population_size,
+    )
+
+
+def observed(view: View) -> None:
+    """After each generation."""
+    logger.debug(
+        "generation %d: %d evaluations, %d failed, best %g, sigma %g",
+        view.generation,
+        view.evaluations,
+        view.n_infeasible,
+        view.best.fun,
+        view.sigma,
+    )
+
+
+def lost(name: tuple[int, int, int], tries: int, retries: int, reason: str) -> None:
+    where = "of the start" if name[0] == START else f"of generation {name[0]}, point {name[1]},"
+    left = "it is tried again" if tries <= retries else "no tries are left"
+    logger.warning("evaluation %s lost, try %d: %s; %s", where, tries, one_line(reason), left)
+
+
+def ended(result: Result) -> None:
+    logger.info(
+        "run ended with fun = %g after %d evaluations, %d failed: %s",
+        result.fun,
+        result.nfev,
+        result.n_infeasible,
+        one_line(result.message),
+    )

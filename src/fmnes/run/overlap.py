@@ -1,0 +1,113 @@
+"""Ahead of the generations: points go out whenever somebody is free, and generations end on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+
+from fmnes.errors import StorageError
+from fmnes.evaluation.evaluator import Task, TaskStream
+from fmnes.outcome import Outcome
+from fmnes.result import Stop, StopReason
+from fmnes.run.checks import Name, raise_if_broken
+from fmnes.run.evaluate import Work
+from fmnes.search.overlap import OverlapScheduler
+from fmnes.search.stopping import limit_reached
+from fmnes.storage.rows import Logged, x_hash
+
+#: What is done when a generation has ended; says whether to stop.
+Look = Callable[[], Stop | None]
+
+
+def evaluate_overlapping(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
+    """Until there is a reason to stop, or nobody has anything to do."""
+    supply = TaskStream(lambda: _next_task(work, flow))
+    try:
+        with closing(work.evaluator(supply, work.deadline)) as finished:
+            for position, outcome in finished:
+                task = supply.pop(position)
+                work.doubts.check_outcome(outcome, first=work.state.evaluations == 0)
+                if stop := _take_in(work, flow, look, (task.generation, task.slot, task.redraw), outcome):
+                    return stop
+                work.check_wishes()
+    except KeyboardInterrupt:
+        return work.interrupted()
+    except StorageError as error:
+        return Stop(StopReason.STORAGE, str(error))
+    for task in supply.left():  # nothing has come of them
+        flow.give_back((task.generation, task.slot, task.redraw))
+    if seconds := work.losses.seconds_to_next():  # for what was lost, and for nothing else
+        work.pause(seconds)
+    return None
+
+
+def recall(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
+    """What the log knows of this search, told in the order in which it came: the same happens again.
+
+    An answer to another point, as another version of NumPy may draw, is only remembered.
+    """
+    answers = getattr(work.evaluator, "answers", None)
+    if answers is None:
+        return None
+    opt = work.state.opt
+    oldest = min([opt.generation, *(generation for generation, _, _ in flow.out)])
+    try:
+        rows, tries = answers(work.state.totals.restarts, oldest)
+    except StorageError as error:
+        return Stop(StopReason.STORAGE, str(error))
+    work.losses.tries.update(tries)
+    slots: dict[int, list[int]] = {}
+    for row in rows:
+        slots.setdefault(row.key.generation, []).append(row.key.slot)
+    expected = -1
+    for row in rows:
+        if expected != opt.generation:  # those that come late have to be out when it ends
+            expected = opt.generation
+            flow.expect(slots.get(expected, ()))
+        name = row.key[1:4]
+        if name not in flow.out or x_hash(flow.out[name].x) != row.x_hash:
+            _remember(work, row)
+        elif row.outcome.status != "lost":
+            outcome = replace(row.outcome, remembered=True)
+            work.doubts.check_outcome(outcome, first=work.state.evaluations == 0)
+            if stop := _take_in(work, flow, look, name, outcome):
+                return stop
+    flow.take_back()
+    return None
+
+
+def _next_task(work: Work, flow: OverlapScheduler) -> Task | None:
+    for name in work.losses.take_due():
+        flow.give_back(name)
+    found = flow.take()
+    if found is None:
+        return None
+    name, x = found
+    return Task(x, *name, work.losses.tries.get(name, 0), work.state.totals.restarts)
+
+
+def _take_in(work: Work, flow: OverlapScheduler, look: Look, name: Name, outcome: Outcome) -> Stop | None:
+    """One outcome, in the order in which they come."""
+    state, opt = work.state, work.state.opt
+    worst, stop = work.losses.tally([name], [outcome])
+    if outcome.status == "lost":
+        if not stop:
+            work.losses.wait(name, worst)
+        return stop
+    work.answered.append((name, outcome, flow.out[name].x))
+    if opt.generation == 0 and state.totals.restarts == 0:
+        work.first.append(outcome)
+    if not flow.tell(name, outcome.value if outcome.status == "value" else np.nan):
+        return limit_reached(opt)
+    if work.first:
+        raise_if_broken(work.first, state.start)
+        work.first = []
+    return look()
+
+
+def _remember(work: Work, row: Logged) -> None:
+    if row.outcome.status == "value" and row.x is not None:
+        work.state.opt.note(row.x, row.outcome.value)

@@ -1,0 +1,200 @@
+"""Evaluators that record: answers known from the log are replayed, new ones are written."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from fmnes.errors import RunError, StorageError
+from fmnes.evaluation.evaluator import START, Evaluator, Outcomes, Task, TaskStream
+from fmnes.outcome import Outcome, bug_name
+from fmnes.storage.log import EvaluationLog
+from fmnes.storage.log_reader import Batch
+from fmnes.storage.rows import MAX_STORED_DIMENSION, Key, Known, Logged, x_hash
+
+# -- An evaluator that remembers: what the log knows is answered from it, the rest is evaluated and
+# logged.
+#
+# That is all there is to a resume: the optimizer asks for the same points again, and each try of each of
+# them
+# ends as it did before, a lost one too. Only what the log does not know is run.
+
+
+#: Seconds between the ends of two evaluations, at least: more than the rounding of such a time.
+_APART = 1e-6
+
+_Row = TypeVar("_Row", Known, Logged)
+
+#: The fault of a row that takes back those of its point before it.
+_TAKEN_BACK = "forgotten"
+#: A row that takes back a failure.
+FORGOTTEN = Outcome("lost", reason="the run stopped here; it is evaluated again", fault=_TAKEN_BACK)
+#: Rows that take back what was evaluated after a failure that is taken back.
+FORGOTTEN_VALUE = replace(FORGOTTEN, reason="a success after a failure that was taken back")
+_FORGOTTEN_LOSS = replace(FORGOTTEN, reason="it was lost after a failure that was taken back")
+
+
+class RecordingEvaluator:
+    def __init__(self, evaluator: Evaluator, log: EvaluationLog) -> None:
+        self._evaluator = evaluator
+        self._log = log
+        self._faults: list[Task] = []
+        """The tasks that came out with a fault, with the attempt that the log has last.
+        Those of this batch; and of the start, while its own batch is the first generation."""
+        self.evaluated = 0
+        """Evaluations that were made, and not remembered."""
+        self._ended = 0.0
+        """When the last one ended, in seconds since the epoch."""
+
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+        if isinstance(tasks, TaskStream):  # whoever hands out ahead has asked for the answers before
+            yield from self._made(tasks, deadline)
+            return
+        rest: list[tuple[int, Task]] = []
+        # The start is judged together with the first generation.
+        first = bool(tasks) and (tasks[0].restart, tasks[0].generation) == (0, 0)
+        self._faults = [task for task in self._faults if first and task.generation == START]
+        known = self._log.find(tasks[0].restart, tasks[0].generation) if tasks else {}
+        for position, task in enumerate(tasks):
+            rows = known.get((task.slot, task.redraw), [])
+            counted = _since_forgotten(rows)
+            attempt = rows[-1].attempt + 1 if rows else task.attempt
+            if task.attempt >= len(counted):
+                rest.append((position, task._replace(attempt=attempt)))
+                continue
+            remembered = counted[task.attempt]
+            if remembered.x_hash != x_hash(task.x):
+                raise RunError(
+                    f"{self._log.path}: found another point at generation {task.generation}, slot {task.slot}"
+                    ", not the one asked for: the run was made with another version of NumPy or fmnes, or "
+                    "on another kind of machine, and cannot go on bit for bit"
+                )
+            if _broke(remembered.outcome):
+                self._faults.append(task._replace(attempt=attempt - 1))
+            yield position, replace(remembered.outcome, remembered=True)
+        if rest:
+            for i, outcome in self._made([task for _, task in rest], deadline):
+                yield rest[i][0], outcome
+
+    def _made(self, tasks: Sequence[Task], deadline: float | None) -> Outcomes:
+        """What is evaluated now, each on disk before it is told."""
+        began = time.monotonic()
+        with closing(self._evaluator(tasks, deadline)) as finished:
+            for i, outcome in finished:
+                task = tasks[i]
+                self.evaluated += 1
+                # Whoever makes several at a time has measured them; else we have waited for this one alone.
+                seconds = time.monotonic() - began if math.isnan(outcome.seconds) else outcome.seconds
+                # By their ends evaluations can be told in the order in which they came, whatever the clock.
+                self._ended = max(time.time(), self._ended + _APART)
+                try:
+                    self._log.record(Key(*task.key), outcome, task.x, self._ended - seconds, seconds)
+                except RunError as error:
+                    raise StorageError(str(error)) from error
+                if _broke(outcome):
+                    if isinstance(tasks, TaskStream) and task.generation > 0:
+                        self._faults.clear()  # beyond the first generation one alone stops the run, if any
+                    self._faults.append(task)
+                yield i, outcome
+                began = time.monotonic()
+
+    def answers(self, restart: int, since: int) -> tuple[list[Logged], dict[tuple[int, int, int], int]]:
+        """What is known of this search from a generation on, in the order in which it came.
+
+        Without what was taken back. And how many tries of each point are in the log.
+        """
+        tries: dict[tuple[int, int, int], list[Logged]] = {}
+        for row in self._log.since(restart, since):
+            tries.setdefault(row.key[1:4], []).append(row)
+        counting = [row for rows in tries.values() for row in _since_forgotten(rows)]
+        counting.sort(key=lambda row: row.started + row.duration)
+        self._ended = max([self._ended, *(row.started + row.duration for row in counting[-1:])])
+        for row in counting:
+            if (restart, row.key.generation) == (0, 0) and _broke(row.outcome) and row.x is not None:
+                self._faults.append(Task(row.x, *row.key[1:], restart))
+        return counting, {name: rows[-1].key.attempt + 1 for name, rows in tries.items()}
+
+    def forget_faults(self) -> None:
+        """What broke in the last batch stopped the run: whoever resumes it has mended the objective.
+
+        All of it or nothing, and on disk: a resumed run may be killed before it has made them again.
+        """
+        now = time.time()
+        self._log.record_many(
+            (Key(*task._replace(attempt=task.attempt + 1).key), FORGOTTEN, task.x, now, 0.0)
+            for task in self._faults
+        )
+        self._faults = []
+
+    def close(self) -> None:
+        self._evaluator.close()
+
+
+def taken_back(outcome: Outcome) -> Outcome:
+    """What the log says after a row with this outcome, which does not count any more."""
+    return {"infeasible": FORGOTTEN, "value": FORGOTTEN_VALUE, "lost": _FORGOTTEN_LOSS}[outcome.status]
+
+
+def uncounted(outcome: Outcome) -> bool:
+    """Whether it is such a row."""
+    return outcome.fault == _TAKEN_BACK
+
+
+def _since_forgotten(rows: Sequence[_Row]) -> Sequence[_Row]:
+    """The tries that count: those after the last one that was taken back."""
+    last = max((i for i, row in enumerate(rows) if uncounted(row.outcome)), default=-1)
+    return rows[last + 1 :]
+
+
+def _broke(outcome: Outcome) -> bool:
+    return outcome.status == "infeasible" and bool(bug_name(outcome))
+
+
+# -- An evaluator that keeps in memory what it has made, as the log of a run directory does on disk.
+
+
+class MemoryRecorder:
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._made: list[tuple[Task, Outcome, float, float]] = []
+
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+        began = time.monotonic()
+        with closing(self._evaluator(tasks, deadline)) as finished:
+            for position, outcome in finished:
+                # Whoever makes several at a time has measured them; else we have waited for this one alone.
+                seconds = time.monotonic() - began if math.isnan(outcome.seconds) else outcome.seconds
+                self._made.append((tasks[position], outcome, time.time() - seconds, seconds))
+                yield position, outcome
+                began = time.monotonic()
+
+    def batches(self) -> list[Batch]:
+        """All of them, in the order of their names."""
+        if not self._made:
+            return []
+        made = sorted(self._made, key=lambda one: one[0].key)
+        tasks = [task for task, *_ in made]
+        outcomes = [outcome for _, outcome, *_ in made]
+        short = len(tasks[0].x) <= MAX_STORED_DIMENSION
+        batch = Batch(
+            keys=np.array([task.key for task in tasks], dtype=np.int64),
+            statuses=[outcome.status for outcome in outcomes],
+            values=np.array([outcome.value for outcome in outcomes]),
+            reasons=[outcome.reason for outcome in outcomes],
+            faults=[outcome.fault for outcome in outcomes],
+            details=[outcome.detail for outcome in outcomes],
+            started=np.array([started for *_, started, _ in made]),
+            seconds=np.array([seconds for *_, seconds in made]),
+            x=np.array([task.x for task in tasks]) if short else None,
+            outputs=[outcome.outputs for outcome in outcomes],
+        )
+        return [batch]
+
+    def close(self) -> None:
+        self._evaluator.close()

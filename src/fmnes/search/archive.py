@@ -1,0 +1,132 @@
+"""Evaluations known without running them: given by the user, or repeated on a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.arguments import shown
+from fmnes.bounds import Bounds, contain
+from fmnes.errors import ArgumentError, SnapshotError
+from fmnes.outcome import from_return
+from fmnes.result import Vector
+from fmnes.search.grid import ROUNDING, Grid
+from fmnes.search.saved import Saved, finite, shaped
+
+# -- What is known of points without evaluating them: told before the search began, or evaluated on a
+# grid.
+#
+# There points come again, and need not be run again.
+
+
+#: Points that are remembered at most, …
+MAX_POINTS = 100_000
+#: … and bytes of them: they are a part of every snapshot.
+MAX_BYTES = 2**24
+
+
+class Memory:
+    """Values by point, the oldest first. A failed evaluation is remembered too, as NaN."""
+
+    def __init__(self, d: int) -> None:
+        self._d = d
+        self._values: dict[bytes, float] = {}
+
+    @property
+    def limit(self) -> int:
+        """How many points are kept; in 10 dimensions 100,000, in 1,000 dimensions 2,095."""
+        return max(1, min(MAX_POINTS, MAX_BYTES // (8 * (self._d + 1))))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, x: Vector) -> float | None:
+        """Its value, NaN if it had failed; None if it is not known."""
+        return self._values.get(_key(x)) if self._values else None
+
+    def add(self, x: Vector, value: float) -> None:
+        """Nothing is forgotten by this: what a generation has learned stays until it is complete."""
+        self._values[_key(x)] = value if math.isfinite(value) else math.nan
+
+    def forget_oldest(self) -> None:
+        """Back to the limit."""
+        for key in list(islice(self._values, max(0, len(self) - self.limit))):
+            del self._values[key]
+
+    def dump(self) -> Saved:
+        if not self._values:
+            return {}, {}
+        x = np.frombuffer(b"".join(self._values), dtype=np.float64).reshape(-1, self._d)
+        return {}, {"memory.x": x, "memory.f": np.array(list(self._values.values()))}
+
+    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Into a fresh one."""
+        if "memory.x" not in arrays and "memory.f" not in arrays:
+            return
+        f = arrays["memory.f"]
+        x = finite(arrays["memory.x"], (f.size, self._d))
+        if np.isinf(shaped(f, (f.size,))).any():
+            raise SnapshotError("infinity among the remembered values")
+        for point, value in zip(x, f.tolist(), strict=True):
+            self.add(point, value)
+
+
+def _key(x: Vector) -> bytes:
+    """A point's bytes; 0.0 and -0.0 are one point."""
+    return (np.asarray(x, dtype=np.float64) + 0.0).tobytes()
+
+
+# -- Evaluations from before the search began: what a user gives as `known`.
+
+
+def read_known(
+    known: Any, d: int, bounds: Bounds | None, grid: Grid | None
+) -> Iterator[tuple[Vector, float]]:
+    """Pairs of a point and its value, checked; NaN for a point that fails, whatever it was given as."""
+    if known is None or isinstance(known, (str, bytes, Mapping)):
+        raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]")
+    try:
+        pairs = [(x, value) for x, value in known]
+    except Exception:  # what iteration raises is up to the object
+        raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]") from None
+    for i, (x, value) in enumerate(pairs):
+        yield _point(i, x, d, bounds, grid), _value(i, value)
+
+
+def _point(i: int, found: Any, d: int, bounds: Bounds | None, grid: Grid | None) -> Vector:
+    try:
+        x = np.array(found, dtype=np.float64)
+    except Exception:  # an object of the user's own may raise anything
+        raise ArgumentError(f"known: found the point {shown(found)} at {i}, wanted {d} numbers") from None
+    if x.shape != (d,):
+        raise ArgumentError(f"known: found a point of shape {x.shape} at {i}, wanted {(d,)} as x0 has")
+    if not np.isfinite(x).all():
+        raise ArgumentError(f"known: found the point {shown(found)} at {i}, wanted finite numbers")
+    if bounds is not None and not contain(bounds, x[None])[0]:
+        raise ArgumentError(f"known: found the point {shown(found)} at {i}, wanted one inside the bounds")
+    if grid is not None:
+        x, given = grid.nearest(x), x
+        off = np.abs(x - given)[grid.where] > ROUNDING * grid.width
+        if off.any():
+            j = int(grid.where[off.argmax()])
+            raise ArgumentError(
+                f"known: found {given[j]:g} at coordinate {j} of the point at {i}, wanted one of its grid, "
+                f"such as {x[j]:g}"
+            )
+    x.setflags(write=False)  # it may be handed out as the best
+    return x
+
+
+def _value(i: int, found: Any) -> float:
+    try:
+        outcome = from_return(found)
+    except TypeError as error:
+        raise ArgumentError(f"known: value {i}: {error}") from None
+    if outcome.status == "lost":
+        raise ArgumentError(f"known: found LOST at {i}, wanted a value, or None for a point that fails")
+    return outcome.value if outcome.status == "value" else np.nan

@@ -1,0 +1,199 @@
+"""One generation in progress: λ slots, each with a point that either has a value or still needs one.
+
+This one mechanism serves points outside the bounds (filled as failed before anybody is asked), lost
+evaluations (the slot stays open), resampling (a failed slot gets a new draw), points that are known already
+(filled from memory) and half-finished generations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.errors import SnapshotError
+from fmnes.search.saved import Saved, count, finite, shaped
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class Generation:
+    z: Floats
+    """The draws, (draws, d)."""
+    x: Floats
+    """The points in the user's coordinates, (λ, d)."""
+    f: Floats
+    """Values; NaN for a failed point, and wherever there is none yet. (λ,)"""
+    open: NDArray[np.bool_]
+    """Slots that are not counted yet: those that need a value, and the `early` ones. (λ,)"""
+    redraws: NDArray[np.int64]
+    """How often each slot's point was drawn anew. (λ,)"""
+    evaluated: int = 0
+    """Evaluations told in this generation."""
+    n_open: int = -1
+    out_of_order: NDArray[np.bool_] | None = None
+    """Open slots whose value is in `f` already, but waits until those in front of it have theirs: values are
+    counted in slot order, whatever order they come in. None: there are none. (λ,)"""
+    duplicates: NDArray[np.bool_] | None = None
+    """Closed slots whose point is also that of an open slot: they get its value when all have theirs. None:
+    there are none. (λ,)"""
+    poll: int | None = None
+    """Of points that were not drawn, to be evaluated before the search ends: how many neighbours of the best
+    point are known when they are. None: the points are draws."""
+    handed_out: set[int] | None = None
+    """Slots whose point somebody has been given by name. Not saved: after a load those may be gone."""
+
+    def __post_init__(self) -> None:
+        if self.n_open < 0:
+            self.n_open = int(np.count_nonzero(self.open))
+
+    @classmethod
+    def of(cls, z: Floats, x: Floats, inside: NDArray[np.bool_] | None) -> Generation:
+        """Points that are not `inside` the bounds are failed from the start, at no cost. None: all are."""
+        common = _common(len(x))
+        if inside is not None:
+            return cls(z, x, common.nans, inside, common.zeros)
+        return cls(z, x, common.nans, common.all, common.zeros, n_open=len(x))
+
+    @property
+    def complete(self) -> bool:
+        return self.n_open == 0
+
+    def open_slots(self) -> NDArray[np.intp]:
+        if self.n_open == len(self.open):
+            return _common(len(self.open)).slots
+        return np.flatnonzero(self.open)
+
+    def points(self, slots: NDArray[np.intp]) -> Floats:
+        return self.x if len(slots) == len(self.x) else self.x[slots]
+
+    def fill(self, slots: NDArray[np.intp], values: Floats) -> None:
+        """`slots` are open ones, each named once."""
+        if len(slots) == len(self.f):
+            self.f, self.open = values, _common(len(values)).none
+        else:
+            self.f, self.open = _with(self.f, slots, values), _with(self.open, slots, False)
+        if self.out_of_order is not None:
+            out_of_order = _with(self.out_of_order, slots, False)
+            self.out_of_order = out_of_order if out_of_order.any() else None
+        self.evaluated += len(slots)
+        self.n_open -= len(slots)
+
+    def answer(self, slots: NDArray[np.intp], values: Floats) -> None:
+        """Values of open slots that nobody had to evaluate."""
+        self.f, self.open = _with(self.f, slots, values), _with(self.open, slots, False)
+        self.n_open -= len(slots)
+
+    def wait_for_duplicates(self, slots: NDArray[np.intp]) -> None:
+        """`slots` are open ones that need no evaluation of their own."""
+        self.duplicates = _with(
+            _common(len(self.f)).none if self.duplicates is None else self.duplicates, slots, True
+        )
+        self.open = _with(self.open, slots, False)
+        self.n_open -= len(slots)
+
+    def fill_duplicates(self, slots: NDArray[np.intp], values: Floats) -> None:
+        self.f, self.duplicates = _with(self.f, slots, values), None
+
+    def reopen(self, slots: NDArray[np.intp]) -> None:
+        """`slots` are filled ones, which need a value again."""
+        self.open = _with(self.open, slots, True)
+        self.n_open += len(slots)
+
+    def redraw(self, slots: NDArray[np.intp], z: Floats, x: Floats) -> None:
+        """New draws and points for these slots; those that were handed out stay as they were."""
+        self.z, self.x = _with(self.z, slots, z), _with(self.x, slots, x)
+        self.redraws = _with(self.redraws, slots, self.redraws[slots] + 1)
+        self.handed_out = None  # whoever has a point of this generation has one that is told
+
+    # -- one by one ---------------------------------------------------------------------------------------
+
+    def hand_out(self, slots: NDArray[np.intp], n: int) -> list[int]:
+        """The first n of these open slots that nobody has been given yet."""
+        taken = self.handed_out or set()
+        free = [slot for slot in slots.tolist() if slot not in taken][:n]
+        self.handed_out = taken.union(free)
+        return free
+
+    def take_back(self, slot: int) -> None:
+        if self.handed_out:
+            self.handed_out.discard(slot)
+
+    def needs(self, slot: int) -> bool:
+        return bool(self.open[slot]) and not (self.out_of_order is not None and self.out_of_order[slot])
+
+    def keep(self, slots: NDArray[np.intp], values: Floats) -> None:
+        """Values of slots that need one; counted by `fill`, when their turn comes."""
+        self.f = _with(self.f, slots, values)
+        self.out_of_order = _with(
+            _common(len(self.f)).none if self.out_of_order is None else self.out_of_order, slots, True
+        )
+
+    def next_out_of_order(self) -> NDArray[np.intp]:
+        """The early slots whose turn has come: no slot in front of them still needs a value."""
+        slots = np.flatnonzero(self.open)
+        if self.out_of_order is None:
+            return slots[:0]
+        out_of_order = self.out_of_order[slots]
+        return slots if out_of_order.all() else slots[: int(out_of_order.argmin())]
+
+    # -- saving -------------------------------------------------------------------------------------------
+
+    def dump(self) -> Saved:
+        names = ["z", "x", "f", "open", "redraws"]
+        names += [name for name in ("out_of_order", "duplicates") if getattr(self, name) is not None]
+        return {"evaluated": self.evaluated, "poll": self.poll}, {
+            f"current.{name}": getattr(self, name) for name in names
+        }
+
+    @classmethod
+    def restore(
+        cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], draws: int, lam: int, d: int
+    ) -> Generation:
+        out_of_order = arrays.get("current.out_of_order")
+        open = shaped(arrays["current.open"], (lam,), kinds="b")
+        if out_of_order is not None and (shaped(out_of_order, (lam,), kinds="b") & ~open).any():
+            raise SnapshotError("a slot that is counted and waits to be counted")
+        duplicates = arrays.get("current.duplicates")
+        if duplicates is not None and (shaped(duplicates, (lam,), kinds="b") & open).any():
+            raise SnapshotError("a slot that is open and waits for its twin")
+        return cls(
+            z=finite(arrays["current.z"], (draws, d)),
+            x=shaped(arrays["current.x"], (lam, d)),
+            f=shaped(arrays["current.f"], (lam,)),
+            open=open,
+            redraws=shaped(arrays["current.redraws"], (lam,), kinds="i"),
+            evaluated=count(metadata["evaluated"]),
+            poll=None if metadata.get("poll") is None else count(metadata["poll"]),
+            out_of_order=out_of_order if out_of_order is not None and out_of_order.any() else None,
+            duplicates=duplicates if duplicates is not None and duplicates.any() else None,
+        )
+
+
+class _Common(NamedTuple):
+    """Arrays that every generation of one size begins with; read-only, because they are shared."""
+
+    nans: Floats
+    zeros: NDArray[np.int64]
+    all: NDArray[np.bool_]
+    none: NDArray[np.bool_]
+    slots: NDArray[np.intp]
+
+
+@lru_cache(maxsize=16)
+def _common(lam: int) -> _Common:
+    bools = (np.ones(lam, np.bool_), np.zeros(lam, np.bool_))
+    common = _Common(np.full(lam, np.nan), np.zeros(lam, np.int64), *bools, np.arange(lam))
+    for array in common:
+        array.flags.writeable = False
+    return common
+
+
+def _with(array: NDArray[Any], slots: NDArray[np.intp], values: Any) -> NDArray[Any]:
+    new = array.copy()
+    new[slots] = values
+    return new

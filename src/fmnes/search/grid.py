@@ -1,0 +1,241 @@
+"""Integer and stepped parameters: their grid, and the margin that keeps every neighbour reachable."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.arguments import is_number, shown
+from fmnes.errors import ArgumentError
+from fmnes.result import Vector
+
+# -- Coordinates that take whole numbers, or steps of some width: their grid, and the nearest point on it.
+#
+# A grid value is (a + k b)/c for a whole number k: a, b and c are whole where the width and the origin are
+# decimal numbers, so that steps of 0.1 give 0.3 and not 0.30000000000000004.
+
+
+Floats = NDArray[np.float64]
+
+#: Wider steps than this, or narrower ones than its inverse, leave floating point.
+MAX_WIDTH = 1e100
+#: How far, in steps, a number may lie from the grid for rounding alone.
+ROUNDING = 1e-9
+#: Numbers up to here, and their products with small ones, are exact in float64.
+_EXACT = 2**40
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """The values of the discrete coordinates; all arrays have one entry for each of those. (n,)"""
+
+    where: NDArray[np.intp]
+    """Which coordinates are discrete."""
+    width: Vector
+    a: Vector
+    b: Vector
+    c: Vector
+    first: Vector
+    """The least index k that is inside the bounds; -inf: there is none."""
+    last: Vector
+    lower: Vector
+    """The user's bounds: no value is beyond them, not by the last bit either."""
+    upper: Vector
+    d: int
+    """Coordinates in all."""
+
+    @property
+    def covers_all(self) -> bool:
+        """Is every coordinate discrete? Then points repeat."""
+        return len(self.where) == self.d
+
+    @property
+    def real(self) -> NDArray[np.intp]:
+        """The other coordinates."""
+        return np.delete(np.arange(self.d), self.where)
+
+    def index(self, values: Floats) -> Floats:
+        """Of the nearest grid value. values: (…, n)"""
+        k = np.rint((values * self.c - self.a) / self.b)
+        return np.clip(k, self.first, self.last)
+
+    def value(self, index: Floats) -> Floats:
+        # "+ 0.0": no -0.0, which is another point to whoever compares bytes.
+        return np.clip((self.a + index * self.b) / self.c, self.lower, self.upper) + 0.0
+
+    def inside(self, x: Vector) -> Vector:
+        """A point whose discrete coordinates need not be on the grid, but between its ends. (d,)"""
+        x = x.copy()
+        x[self.where] = np.clip(x[self.where], self.lower, self.upper)
+        return x
+
+    def nearest(self, x: Floats) -> Floats:
+        """The points with their discrete coordinates on the grid. x: (…, d)"""
+        x = x.copy()
+        x[..., self.where] = self.value(self.index(x[..., self.where]))
+        return x
+
+
+def check_integers(integers: Any, d: int) -> Vector | None:
+    """The width of each coordinate's grid, 0 for a real one; None if all are real."""
+    wanted = "True (whole numbers), False, or the width of a step (0 or None: any real number)"
+    if integers is None:
+        return None
+    given = [integers] * d if _is_width(integers) else integers
+    try:
+        if isinstance(given, (str, bytes, dict, set)):
+            raise TypeError
+        items = [item.item() if isinstance(item, np.generic) else item for item in given]
+    except Exception:  # what iteration raises is up to the object
+        raise ArgumentError(
+            f"integers: found {shown(integers)}, wanted for each of the {d} coordinates {wanted}"
+        ) from None
+    if len(items) != d:
+        raise ArgumentError(
+            f"integers: found {len(items)} entries, wanted one for each of the {d} coordinates: {wanted}"
+        )
+    for i, item in enumerate(items):
+        if item is not None and not _is_width(item):
+            raise ArgumentError(f"integers: found {shown(item)} at coordinate {i}, wanted {wanted}")
+        if item and not 1 / MAX_WIDTH <= item <= MAX_WIDTH:
+            raise ArgumentError(
+                f"integers: found a width of {float(item):g} at coordinate {i}, wanted one between "
+                f"{1 / MAX_WIDTH:g} and {MAX_WIDTH:g}; scale the problem"
+            )
+    widths = np.array([0.0 if item is None else float(item) for item in items])
+    return widths if widths.any() else None
+
+
+def _is_width(found: Any) -> bool:
+    return isinstance(found, (bool, np.bool_)) or (is_number(found) and found >= 0)
+
+
+def grid_of(widths: Vector, lower: Vector, upper: Vector) -> Grid:
+    """widths: of each coordinate, 0 for a real one. The bounds may be infinite. All (d,)
+
+    Steps are counted from the lower bound, or from 0 where there is none; whole numbers always from 0.
+    """
+    where = np.flatnonzero(widths)
+    columns = [_column(int(i), float(widths[i]), float(lower[i]), float(upper[i])) for i in where]
+    # Bounds beyond 64 bits are whole numbers of Python's, of which NumPy would make no numbers of its own.
+    a, b, c, first, last = np.array(columns, dtype=np.float64).T
+    return Grid(where, widths[where], a, b, c, first, last, lower[where], upper[where], len(widths))
+
+
+def _column(i: int, width: float, lower: float, upper: float) -> tuple[float, float, float, float, float]:
+    whole = width == 1
+    a, b, c = _fraction(0.0 if whole or math.isinf(lower) else lower, width)
+    spare = 0.0 if whole else ROUNDING
+    first = lower if math.isinf(lower) else math.ceil((lower * c - a) / b - spare)
+    last = upper if math.isinf(upper) else math.floor((upper * c - a) / b + spare)
+    if last <= first:
+        kind = "whole number" if whole else f"step of {width:g}"
+        found = f"bounds: found [{lower:g}, {upper:g}] at coordinate {i}"
+        if whole and last == first:
+            raise ArgumentError(
+                f"{found}, which has one whole number only, {first}; wanted at least two to choose from: "
+                "leave the coordinate out, or widen its bounds"
+            )
+        raise ArgumentError(
+            f"{found}, which has no room for one {kind}; wanted bounds at least as wide as that"
+        )
+    return a, b, c, first, last
+
+
+def _fraction(origin: float, width: float) -> tuple[float, float, float]:
+    """a, b and c, whole where that says exactly the same."""
+    fractions = [Fraction(number).limit_denominator(10**6) for number in (origin, width)]
+    c = math.lcm(*(fraction.denominator for fraction in fractions))
+    a, b = (float(fraction * c) for fraction in fractions)
+    if [float(fraction) for fraction in fractions] != [origin, width] or max(abs(a), b, c) > _EXACT:
+        return origin, width, 1.0
+    return a, b, float(c)
+
+
+# -- The margin: discrete coordinates keep a chance of another value, however short the steps have become.
+#
+# R. Hamano, S. Saito, M. Nomura and S. Shirakawa, "CMA-ES with Margin: Lower-Bounding Marginal Probability
+# for
+# Mixed-Integer Black-Box Optimization", GECCO 2022 (arXiv:2205.13482), section 4. Each discrete coordinate
+# is
+# N(m, s²) before it is rounded; ℓ are the limits between the grid's values.
+#
+#     at an end of the grid   Pr(the other side of the one limit) ≥ α, by moving m
+#     elsewhere               Pr(below the cell of m) and Pr(above it) ≥ α/2, by moving m and stretching s
+#
+# The paper writes all probabilities down and corrects each. Here a probability is compared with α by the
+# distance of m from the limit in units of s, so most coordinates need no normal distribution function at
+# all.
+
+
+_NORMAL = NormalDist()
+
+
+def margin(grid: Grid, mean: Vector, deviation: Vector, alpha: float) -> tuple[Vector, Vector] | None:
+    """The means and standard deviations of the discrete coordinates, corrected; None: nothing to correct.
+
+    mean, deviation: of the discrete coordinates, in the user's units. (n,)
+    alpha: the paper's α, 1/(d λ).
+    """
+    k = grid.index(mean)
+    middle, half = grid.value(k), grid.width / 2
+    low, up = middle - half, middle + half
+    at_first, at_last = k == grid.first, k == grid.last
+
+    # Binary coordinates, and those at an end of their grid: one limit, and m at most so far from it.
+    limit = np.where(at_first, up, low)
+    reach = -_NORMAL.inv_cdf(alpha) * deviation
+    too_far = (at_first | at_last) & (np.abs(mean - limit) > reach)
+
+    # All others: m and s such that the limits are χ_low and χ_up deviations away.
+    farthest = -_NORMAL.inv_cdf(alpha / 2)
+    chi_low, chi_up = (mean - low) / deviation, (up - mean) / deviation
+    rare_low, rare_up = chi_low > farthest, chi_up > farthest
+    too_rare = ~(at_first | at_last) & (rare_low | rare_up)
+    if not (too_far.any() or too_rare.any()):
+        return None
+
+    for i in np.flatnonzero(too_rare & ~rare_up):
+        chi_up[i] = _other_side(float(chi_low[i]), float(chi_up[i]), alpha)
+    for i in np.flatnonzero(too_rare & ~rare_low):
+        chi_low[i] = _other_side(float(chi_up[i]), float(chi_low[i]), alpha)
+    chi_low = np.where(rare_low, farthest, chi_low)
+    chi_up = np.where(rare_up, farthest, chi_up)
+    total = chi_low + chi_up
+    new_mean = np.where(too_far, limit + np.copysign(reach, mean - limit), mean)
+    new_mean = np.where(too_rare, (low * chi_up + up * chi_low) / total, new_mean)
+    return new_mean, np.where(too_rare, grid.width / total, deviation)
+
+
+def _other_side(rare: float, other: float, alpha: float) -> float:
+    """χ of the side that is likely enough, when the rare one is raised to α/2.
+
+    What the rare side gets is taken from the other two in the proportion of what they have above α/2
+    (the paper's equations for p″).
+    """
+    p_rare, p = _NORMAL.cdf(-rare), _NORMAL.cdf(-other)
+    p += (p_rare - alpha / 2) * (p - alpha / 2) / (1 - p_rare - alpha)
+    return -_NORMAL.inv_cdf(p)
+
+
+def marginal_deviations(strategy: Any, state: Any) -> Vector:
+    """The standard deviation of each of a strategy's coordinates. (d,)"""
+    if hasattr(strategy, "deviations"):  # of one that has no matrix to take the diagonal of
+        own: Vector = strategy.deviations(state)
+        return own
+    deviations: Vector = np.sqrt(np.diagonal(strategy.covariance(state)))
+    return deviations
+
+
+def check_deviations(strategy: Any) -> None:
+    """Ours say how widely each coordinate is spread; one of the user's own may not."""
+    if not any(callable(getattr(strategy, name, None)) for name in ("covariance", "deviations")):
+        raise ArgumentError(
+            f"integers: found with {strategy!r}, which has no covariance(state); wanted a method that has"
+        )

@@ -1,0 +1,250 @@
+"""Handing out ahead: more points under way than a generation has, so that nobody waits for its slowest.
+
+A generation is complete when λ values have come in, whichever points they belong to. Up to a share of λ more
+are handed out meanwhile; those that have not answered by then are of the next generation. The strategy takes
+them as if it had drawn them itself: as the draws z with which its present distribution gives these points
+(as N. Hansen, "Injecting external solutions into CMA-ES", 2011, arXiv:1110.4181). The draws with which an
+older distribution gave them would point to where they are not. Nor may a step be too long: where steps become
+shorter, the points of before are far out and rank badly for that alone, which would shorten them further.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.arguments import is_number, shown
+from fmnes.errors import ArgumentError, SnapshotError
+from fmnes.result import Vector
+from fmnes.search.generation import Generation
+from fmnes.search.saved import Saved, count, finite, shaped
+from fmnes.search.start import Start
+from fmnes.strategies.base import takes_points_from_elsewhere
+
+if TYPE_CHECKING:
+    from fmnes.search.optimizer import Optimizer
+
+Floats = NDArray[np.float64]
+#: The generation whose distribution it was drawn from, its number among that one's points, and 0: as others
+#: are named that are never drawn anew.
+Name = tuple[int, int, int]
+
+
+def check_overlap(ahead: Any, start: Start) -> float:
+    """The share as a number; what handing out ahead does not go together with is said here."""
+    if not is_number(ahead) or not 0 <= ahead <= 1:
+        raise ArgumentError(f"ahead: found {shown(ahead)}, wanted a share of the population, from 0 to 1")
+    if ahead and start.grid is not None:
+        raise ArgumentError(f"ahead: found {shown(ahead)} together with integers; wanted 0 with those")
+    if ahead and start.max_redraws is not None:
+        raise ArgumentError(
+            f"ahead: found {shown(ahead)} together with fmnes.Resampling; wanted 0 with that, or the method "
+            "itself, which needs no resampling"
+        )
+    if ahead and not takes_points_from_elsewhere(start.strategy):
+        raise ArgumentError(
+            f"ahead: found {shown(ahead)} with {start.strategy.name!r}, which has no `coordinates` and takes "
+            "its own points only; wanted 0"
+        )
+    return float(ahead)
+
+
+def shortened(z: Floats, age: NDArray[np.int64], fresh: float) -> Floats:
+    """Draws of points from before, none longer than it may be; age: in generations. (n, d), (n,)
+
+    fresh: the share of the generation that is not from before. With it the limit goes from a typical draw's
+    length to Hansen's, which few draws reach; but older points than those of one generation ago are never
+    longer than typical. Where most points are old, longer ones make the search converge to nothing.
+    """
+    d = z.shape[1]
+    limit = math.sqrt(d) + np.where(age > 1, 0.0, fresh * 2 * d / (d + 2))
+    with np.errstate(all="ignore"):  # of points that are too far away to be reckoned with
+        z = z * np.minimum(1.0, limit / np.sqrt(np.vecdot(z, z)))[:, None]
+    return np.where(np.isfinite(z), z, 0.0)
+
+
+class DrawnPoint(NamedTuple):
+    """A point that has been drawn."""
+
+    x: Vector
+    """As the user sees it. (d,)"""
+    y: Vector
+    """As the search has it, wherever the bounds are. (d,)"""
+    z: Vector | None
+    """Its draw; None once that was of another distribution. (d,)"""
+
+
+class Block(NamedTuple):
+    """All points that one generation may hand out, drawn at once: how many it does depends on the time."""
+
+    z: Floats
+    y: Floats
+    x: Floats
+    inside: NDArray[np.bool_] | None
+    size: int
+    """λ"""
+    most: int
+    """How many may be under way or answered: λ, and the share that is ahead."""
+
+    def given(self, slot: int) -> DrawnPoint:
+        return DrawnPoint(self.x[slot], self.y[slot], self.z[slot])
+
+
+class OverlapScheduler:
+    def __init__(self, opt: Optimizer, share: float) -> None:
+        self._opt = opt
+        self.share = share
+        self.out: dict[Name, DrawnPoint] = {}
+        """What is drawn and has no value yet: under way, or to be handed out again."""
+        self._again: deque[Name] = deque()
+        """Of those, the ones that nobody is evaluating."""
+        self._answered: dict[Name, tuple[DrawnPoint, float, bool]] = {}
+        """The present generation so far: each value (NaN: failed), and whether it was evaluated."""
+        self._block: Block | None = None
+        self._next = 0
+        """All points of the block before this one are handed out."""
+
+    def take(self) -> tuple[Name, Vector] | None:
+        """A point to evaluate; None: there is none until some values are told."""
+        block = self._block or self._draw()
+        # Where no point is inside the bounds, generations end by themselves.
+        while self._close_if_complete() and self._opt._recent.unevaluated < self._opt._recent.patience:
+            block = self._draw()
+        if self._block is None or self._spent():
+            return None
+        if self._again:
+            name = self._again.popleft()
+            return name, self.out[name].x
+        slot = self._first_free(block)
+        if slot == len(block.x) or len(self.out) + len(self._answered) >= block.most:
+            return None
+        name, given = self.hand_out(slot)
+        return name, given.x
+
+    def _spent(self) -> bool:
+        """Is all of the budget under way?"""
+        opt = self._opt
+        under_way = len(self.out) - len(self._again)
+        return opt.max_evaluations is not None and opt.evaluations + under_way >= opt.max_evaluations
+
+    def hand_out(self, slot: int) -> tuple[Name, DrawnPoint]:
+        """This point of the present generation."""
+        name = (self._opt.generation, slot, 0)
+        self.out[name] = given = (self._block or self._draw()).given(slot)
+        return name, given
+
+    def expect(self, slots: Iterable[int]) -> None:
+        """These points of the present generation were handed out before, and have been answered since."""
+        block = self._block or self._draw()
+        for slot in slots:
+            if 0 <= slot < len(block.x) and (self._opt.generation, slot, 0) not in self._answered:
+                self.hand_out(slot)
+
+    def _first_free(self, block: Block) -> int:
+        """The first point of the block that may be handed out, and was not."""
+        generation = self._opt.generation
+        while (name := (generation, self._next, 0)) in self.out or name in self._answered:
+            self._next += 1
+        while block.inside is not None and self._next < len(block.x) and not block.inside[self._next]:
+            self._next += 1
+        return self._next
+
+    def take_back(self) -> None:
+        """Nobody is evaluating what is out: it is handed out again."""
+        self._again = deque(self.out)
+
+    def give_back(self, name: Name) -> None:
+        """It was lost: somebody else may have it."""
+        if name in self.out and name not in self._again:
+            self._again.append(name)
+
+    def tell(self, name: Name, f: float) -> bool:
+        """The value of a point that is out, not finite if it failed; True: the generation is complete."""
+        given = self.out.pop(name)
+        if name in self._again:  # told without being asked for
+            self._again.remove(name)
+        value = f if math.isfinite(f) else math.nan
+        self._opt._record(given.x[None], np.array([value]))
+        self._answered[name] = (given, value, True)
+        return self._close_if_complete()
+
+    def _draw(self, z: Floats | None = None) -> Block:
+        """The points of a new generation; z: its draws, if it is not that new."""
+        distribution = self._opt._distribution
+        size = distribution.population_size
+        most = size + math.floor(self.share * size)
+        z = distribution.draw_rows(most) if z is None else finite(z, (most, len(self._opt.x0)))
+        y = distribution.points(z)
+        x, inside = distribution.seen(y)
+        x.setflags(write=False)
+        self._block = block = Block(z, y, x, inside, size, most)
+        self._next = 0
+        if inside is not None:  # of the λ that a generation would have; those further on are left out
+            for slot in np.flatnonzero(~inside[:size]).tolist():
+                self._answered[self._opt.generation, slot, 0] = (block.given(slot), math.nan, False)
+        return block
+
+    def _close_if_complete(self) -> bool:
+        # Without a block nothing was handed out yet: what comes in is what was carried on into it.
+        block = self._block or self._draw()
+        if len(self._answered) < block.size:
+            return False
+        opt = self._opt
+        names = sorted(self._answered)
+        rows = [self._answered[name] for name in names]
+        z = np.array([given.y if given.z is None else given.z for given, _, _ in rows])
+        age = np.array([opt.generation - generation for generation, _, _ in names])
+        if (older := age > 0).any():
+            z[older] = shortened(opt._distribution.coordinates(z[older]), age[older], 1 - older.mean())
+        f = np.array([value for _, value, _ in rows])
+        generation = Generation.of(z, np.array([given.x for given, _, _ in rows]), None)
+        generation.f, generation.evaluated = f, sum(evaluated for _, _, evaluated in rows)
+        opt._update(generation, f[np.isfinite(f)].tolist())
+        self._answered = {}
+        self._block = None
+        self.out = {name: given._replace(z=None) for name, given in self.out.items()}
+        return True
+
+    # -- saving -------------------------------------------------------------------------------------------
+
+    def dump(self) -> Saved:
+        """All that is drawn and may still be told, and what has been."""
+        d = len(self._opt.x0)
+        points = {**self.out, **{name: given for name, (given, _, _) in self._answered.items()}}
+        values = [[math.nan, 0.0]] * len(self.out) + [[f, made] for _, f, made in self._answered.values()]
+        arrays = {
+            "ahead.names": np.array([name[:2] for name in points], dtype=np.int64).reshape(-1, 2),
+            "ahead.y": np.array([given.y for given in points.values()]).reshape(-1, d),
+            "ahead.values": np.array(values, dtype=float).reshape(-1, 2),
+        }
+        if self._block is not None:
+            arrays["ahead.z"] = self._block.z
+        return {"ahead_out": len(self.out)}, arrays
+
+    def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Into a fresh one. Whoever had the points that are out may be gone: they are handed out again."""
+        distribution, d = self._opt._distribution, len(self._opt.x0)
+        block = self._draw(arrays["ahead.z"]) if "ahead.z" in arrays else None
+        names, out = arrays["ahead.names"], count(metadata["ahead_out"])
+        n = len(shaped(names, (len(names), 2), kinds="i"))
+        y, values = finite(arrays["ahead.y"], (n, d)), shaped(arrays["ahead.values"], (n, 2))
+        x, _ = distribution.seen(y)
+        x.setflags(write=False)
+        for i, (generation, slot) in enumerate(names.tolist()):
+            if generation == self._opt.generation and block is not None and 0 <= slot < len(block.z):
+                given = DrawnPoint(x[i], y[i], block.z[slot])
+            elif 0 <= generation < self._opt.generation:
+                given = DrawnPoint(x[i], y[i], None)
+            else:
+                raise SnapshotError(f"a point of generation {generation} in {self._opt.generation}")
+            name = (generation, slot, 0)
+            if i < out:
+                self.out[name] = given
+                self._again.append(name)
+            else:
+                self._answered[name] = (given, float(values[i, 0]), bool(values[i, 1]))

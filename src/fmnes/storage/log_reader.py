@@ -1,0 +1,295 @@
+"""Read-only queries of an evaluation log; every row is verified by its checksum."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.errors import RunError
+from fmnes.outcome import Outputs
+from fmnes.result import Vector
+from fmnes.storage.rows import COLUMNS, KEY, STATUSES, Key, Known, Logged, check, decode, decode_more
+
+# -- Many evaluations by columns, and which outputs stand beside them.
+
+
+#: What a column of outputs is made of: "mixed" is everything that is not all of one kind.
+Kind = Literal["flag", "whole", "number", "text", "mixed"]
+
+
+class Batch(NamedTuple):
+    """Evaluations in the search's numbers, in the order of their keys."""
+
+    keys: NDArray[np.int64]
+    """restart, generation, slot, redraw, attempt. (n, 5)"""
+    statuses: list[str]
+    values: NDArray[np.float64]
+    """+inf, or what the objective said, where there is no value. (n,)"""
+    reasons: list[str]
+    faults: list[str]
+    details: list[str]
+    started: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    x: NDArray[np.float64] | None
+    """(n, d); None where points are too long to be kept."""
+    outputs: list[Outputs | None]
+
+
+def decode_batch(rows: Sequence[tuple[Any, ...]], more: Mapping[tuple[int, ...], Outputs | None]) -> Batch:
+    """Of rows of the log, COLUMNS and x; raises RunError if one of them is damaged."""
+    for row in rows:
+        check(row[:-1], row[-1])
+    columns = list(zip(*rows, strict=True))
+    same: dict[str, str] = {}  # most texts are the same ones: kept once
+    statuses, reasons, faults, details = (
+        [same.setdefault(text, text) for text in columns[i]] for i in (5, 7, 8, 9)
+    )
+    return Batch(
+        np.array(columns[:5], dtype=np.int64).T,
+        statuses,
+        np.frombuffer(b"".join(columns[6]), dtype="<f8").astype(np.float64),
+        reasons,
+        faults,
+        details,
+        np.array(columns[11]),
+        np.array(columns[12]),
+        _points(rows),
+        [more.get(row[:5]) for row in rows] if more else [None] * len(rows),
+    )
+
+
+def _points(rows: Sequence[tuple[Any, ...]]) -> NDArray[np.float64] | None:
+    stored = [row[-1] for row in rows]
+    if stored[0] is None and not any(stored):
+        return None
+    for row in rows:
+        if row[-1] is None or len(row[-1]) != len(stored[0]):
+            raise RunError(f"found points of different lengths ({Key(*row[:5])})")
+    return np.frombuffer(b"".join(stored), dtype="<f8").astype(np.float64).reshape(len(rows), -1)
+
+
+class Tally:
+    """Which outputs many evaluations have, in the order in which they first come, and of which kinds."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._seen: dict[str, dict[type, int]] = {}
+
+    @classmethod
+    def of(cls, outputs: Iterable[Outputs | None]) -> Tally:
+        tally = cls()
+        for found in outputs:
+            tally.rows += 1
+            tally.add(found)
+        return tally
+
+    def add(self, outputs: Outputs | None) -> None:
+        for name, value in (outputs or {}).items():
+            counts = self._seen.setdefault(name, {})
+            counts[type(value)] = counts.get(type(value), 0) + 1
+
+    def kinds(self) -> dict[str, Kind]:
+        """A kind for each name. Whole numbers that are not everywhere are numbers, as a gap is a NaN."""
+        return {name: self._kind(counts) for name, counts in self._seen.items()}
+
+    def _kind(self, counts: dict[type, int]) -> Kind:
+        types = set(counts) - {type(None)}
+        everywhere = type(None) not in counts and sum(counts.values()) == self.rows
+        if types == {int} and everywhere:
+            return "whole"
+        if types <= {int, float}:
+            return "number"
+        if types == {bool} and everywhere:
+            return "flag"
+        return "text" if types == {str} else "mixed"
+
+
+# -- What can be asked of an evaluation log.
+
+
+# Text sorts after numbers in SQLite, and blobs after text.
+_WHOLE = "f >= x'' AND length(f) = 8 AND started < '' AND duration < ''"
+_GLANCE = f"""SELECT count(*), {", ".join(f"count(*) FILTER (WHERE status = '{s}')" for s in STATUSES)},
+  min(started), max(started + duration), count(*) FILTER (WHERE NOT ({_WHOLE})),
+  group_concat(hex(f), '') FILTER (WHERE status = 'value')
+FROM evaluations"""
+_REASONS = """SELECT status, reason, count(*) AS n FROM evaluations WHERE status <> 'value'
+GROUP BY status, reason ORDER BY n DESC, min(started)"""
+
+# The first of each reason, by its key: as texts of one length, which sort as their numbers do.
+_FIRSTS = """SELECT count(*) AS n, min(printf('%019d %019d %019d %019d %019d',
+  restart, generation + 1, slot, redraw, attempt)) AS first
+FROM evaluations WHERE status <> 'value' GROUP BY status, reason ORDER BY n DESC, first"""
+
+#: Evaluations that are read at a time.
+BATCH = 10_000
+_Key = tuple[int, ...]
+
+
+class Summary(NamedTuple):
+    """The log at a glance."""
+
+    evaluations: int  # lost attempts included
+    statuses: dict[str, int]
+    reasons: dict[str, dict[str, int]]
+    """For "infeasible" and "lost": how many for each reason, most frequent first."""
+    started: float | None
+    """When the first evaluation began, in seconds since the epoch; None while there is none."""
+    ended: float | None
+    best: Logged | None
+    """The lowest value; the first in the order of the keys if there are several."""
+
+    @property
+    def failed(self) -> int:
+        return self.statuses.get("infeasible", 0)
+
+
+class LogReader:
+    """Those who ask have a database open, of which each row is doubted."""
+
+    path: Path
+    _db: sqlite3.Connection
+
+    def find(self, restart: int, generation: int) -> dict[tuple[int, int], list[Known]]:
+        """What is known of one generation: the tries of each (slot, redraw), in order."""
+        found: dict[tuple[int, int], list[Known]] = {}
+        for row in self._select("WHERE restart = ? AND generation = ?", (int(restart), int(generation))):
+            tries = found.setdefault((row.key.slot, row.key.redraw), [])
+            tries.append(Known(row.key.attempt, row.outcome, row.x_hash))
+        return found
+
+    def since(self, restart: int, generation: int) -> Iterator[Logged]:
+        """What is known of a search from this generation on, in the order of the keys."""
+        return self._select("WHERE restart = ? AND generation >= ?", (int(restart), int(generation)), x="x")
+
+    def rows(self) -> Iterator[Logged]:
+        """Everything, in the order of the keys."""
+        return self._select("", (), x="x")
+
+    def count(self) -> int:
+        with self._reading():
+            (rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()
+            return int(rows)
+
+    def position(self, key: _Key) -> int:
+        """Which evaluation it is, counted from 1 in the order of the keys; lost ones do not count."""
+        where = f"WHERE status <> 'lost' AND ({KEY}) <= (?, ?, ?, ?, ?)"
+        with self._reading():
+            (rows,) = self._db.execute(f"SELECT count(*) FROM evaluations {where}", tuple(key)).fetchone()
+            return int(rows)
+
+    def infeasible(self, before: tuple[int, int] | None = None) -> Iterator[Logged]:
+        """The failed evaluations in the order of their keys: all, or those before a (restart, generation)."""
+        where = "WHERE status <> 'value' AND (restart, generation) < (?, ?)"  # a damaged status too
+        rows = self._select(where, before or (2**62, 0), x="x")
+        return (row for row in rows if row.outcome.status == "infeasible")
+
+    def firsts(self) -> list[tuple[int, Logged]]:
+        """Of each reason for a failed or lost evaluation how many there are, and the first of them."""
+        with self._reading(), self._one_moment():
+            found = []
+            for count, first in self._db.execute(_FIRSTS).fetchall():
+                restart, generation, *rest = map(int, first.split())
+                query = f"SELECT {COLUMNS}, x FROM evaluations WHERE ({KEY}) = (?, ?, ?, ?, ?)"
+                row = self._db.execute(query, (restart, generation - 1, *rest)).fetchone()
+                found.append((int(count), decode(row)))
+            return found
+
+    def summary(self) -> Summary:
+        """Counted by SQLite: of a million rows only the one that is told, the best, is read and checked here.
+
+        So a damaged row may be miscounted; whoever reads the evaluations themselves finds it (`batches`).
+        """
+        with self._reading(), self._one_moment():
+            rows, *counts, started, ended, damaged, values = self._db.execute(_GLANCE).fetchone()
+            statuses = {status: count for status, count in zip(STATUSES, counts, strict=True) if count}
+            if damaged or rows != sum(counts):
+                raise RunError("found a damaged row (of another type or status than an evaluation has)")
+            reasons: dict[str, dict[str, int]] = {"infeasible": {}, "lost": {}}
+            for status, reason, count in self._db.execute(_REASONS):
+                reasons[status][str(reason)] = count
+            best = self._best(np.frombuffer(bytes.fromhex(values or ""), dtype="<f8"))
+            return Summary(rows, statuses, reasons, started, ended, best)
+
+    def _best(self, values: Vector) -> Logged | None:
+        numbers = values[~np.isnan(values)]
+        if not len(numbers):
+            return None
+        # 0.0 and -0.0 are equal, and not the same bytes.
+        lowest = {value.tobytes() for value in numbers[numbers == numbers.min()]}
+        where = f"WHERE status = 'value' AND f IN ({', '.join('?' * len(lowest))})"
+        query = f"SELECT {COLUMNS}, x FROM evaluations {where} ORDER BY {KEY} LIMIT 1"
+        return decode(self._db.execute(query, tuple(lowest)).fetchone())
+
+    def batches(self, size: int | None = None) -> Iterator[Batch]:
+        """All evaluations in the order of their keys, each row checked; so many at a time.
+
+        Nothing is locked in between, so that a slow reader is in nobody's way. What is written meanwhile
+        comes along if its turn is still to come.
+        """
+        after: tuple[int, ...] = (-(2**63),) * 5
+        while True:
+            where = f"WHERE ({KEY}) > (?, ?, ?, ?, ?) ORDER BY {KEY} LIMIT {int(size or BATCH)}"
+            with self._reading():
+                with self._one_moment():
+                    rows = self._db.execute(f"SELECT {COLUMNS}, x FROM evaluations {where}", after).fetchall()
+                    more = self._more(after, rows[-1][:5]) if rows else {}
+                if not rows:
+                    return
+                batch = decode_batch(rows, more)
+            yield batch
+            after = rows[-1][:5]
+
+    def _more(self, after: tuple[int, ...], last: tuple[int, ...]) -> dict[tuple[int, ...], Outputs | None]:
+        """What stands beside the rows after this key, and up to that one."""
+        if self._version() == 1:
+            return {}
+        where = f"WHERE ({KEY}) > (?, ?, ?, ?, ?) AND ({KEY}) <= (?, ?, ?, ?, ?)"
+        found = self._db.execute(f"SELECT {KEY}, data, checksum FROM more {where}", (*after, *last))
+        return {row[:5]: decode_more(row) for row in found}
+
+    def tally(self) -> Tally:
+        """Which outputs there are; of a log without any that is told at once."""
+        tally = Tally()
+        with self._reading(), self._one_moment():
+            if self._version() > 1:
+                for row in self._db.execute(f"SELECT {KEY}, data, checksum FROM more ORDER BY {KEY}"):
+                    tally.add(decode_more(row))
+            (tally.rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()
+        return tally
+
+    def _select(self, where: str, parameters: _Key, x: str = "NULL") -> Iterator[Logged]:
+        query = f"SELECT {COLUMNS}, {x} FROM evaluations {where} ORDER BY {KEY}"
+        with self._reading():
+            for row in self._db.execute(query, parameters):
+                yield decode(row)
+
+    def _version(self) -> int:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
+    @contextlib.contextmanager
+    def _one_moment(self) -> Iterator[None]:
+        """What is asked in here is answered as of one moment, whatever the writer does."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except RunError as error:
+            raise RunError(f"{self.path}: {error}") from None
+        except Exception as error:  # a damaged file makes SQLite and its binding raise nearly anything
+            found = f"{type(error).__name__}: {error}"
+            raise RunError(f"{self.path}: cannot be used as an evaluation log ({found})") from None

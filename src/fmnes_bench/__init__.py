@@ -1,0 +1,1 @@
+"""Benchmarks, the reproduction of the paper, real problems and the demo."""

@@ -1,0 +1,142 @@
+"""`fmnes demo`: design a lens, look on, and get a page with the lens before and after."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import fmnes
+from fmnes._files import atomic_write
+from fmnes.arguments import check_count, check_rng
+from fmnes.cli import messages
+from fmnes.cli.messages import as_line
+from fmnes.cli.runs import Json, Method, whole
+from fmnes.display.live import LiveDisplay
+from fmnes.errors import MissingExtra, RunError
+from fmnes.html.markup import section, text, wide
+from fmnes.plots.drawing import as_svg, need_matplotlib
+from fmnes.result import Result
+from fmnes.strategies import DEFAULT_METHOD
+from fmnes_bench import lens
+
+RUN, PAGE = "lens.run", "lens.html"
+
+_CAPTION = (
+    "Above: the lens with rays of three fields; the black bars are the stop. Below: where the rays of three "
+    "wavelengths meet the image."
+)
+
+
+def demo(
+    seed: Annotated[int, typer.Option(help="Another seed gives another run.")] = 1,
+    method: Method = DEFAULT_METHOD,
+    max_evaluations: Annotated[
+        int, typer.Option(help="Lenses that are tried.", parser=whole, metavar="INTEGER")
+    ] = 5000,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"The folder for {RUN} and {PAGE}; by default a new temporary one.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Design a camera lens; most of those one can think of make no image, and their evaluations fail."""
+    # Before a folder is made, and anything said.
+    check_count("max_evaluations", max_evaluations, 1)
+    check_rng(seed)
+    # Who asked for JSON has asked for no files.
+    folder = _folder(out) if out or not as_json else None
+    run = folder / RUN if folder else None
+    console = Console(quiet=as_json)
+    problem = lens.triplet()
+    wanted = problem.wanted
+    what = f" design a lens of three glasses, {wanted.focal_length:g} mm, F/{wanted.f_number:g}: ten numbers."
+    messages.say(console, what, bold="Demo:")
+    messages.say(
+        console, "Where a ray misses a surface, is totally reflected, or two surfaces cross, there is"
+    )
+    messages.say(console, "no image, and the evaluation fails: as it does for most lenses drawn at random.")
+    console.print()
+    with LiveDisplay(max_evaluations) as display:
+        result = fmnes.minimize(
+            problem.fun,
+            problem.parameters,
+            method=method or DEFAULT_METHOD,
+            max_evaluations=max_evaluations,
+            rng=seed,
+            run_dir=run,
+            callback=display.update,
+        )
+        display.end(result)
+    if as_json:
+        typer.echo(json.dumps(messages.as_json(result, _named)))
+    else:
+        _show(console, problem, result)
+    if run is not None:
+        _write(console, problem, result, run)
+    raise typer.Exit(messages.exit_code(result))
+
+
+def _named(x: Any) -> dict[str, Any]:
+    return x if isinstance(x, dict) else dict(zip(lens.triplet().parameters, x.tolist(), strict=True))
+
+
+def _folder(out: Path | None) -> Path:
+    """Where the run and the page go. Nothing of anybody's is overwritten."""
+    if out is None:
+        return Path(tempfile.mkdtemp(prefix="fmnes-demo-"))
+    for name in (RUN, PAGE):
+        if os.path.lexists(out / name):
+            raise RunError(f"{out}: found {name} in it, wanted a folder without one: --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{out}: could not be made ({error}); wanted another folder: --out") from None
+    return out
+
+
+def _show(console: Console, problem: lens.LensProblem, result: Result) -> None:
+    console.print()
+    if result.x is not None:
+        before, after = problem.lens(problem.start), problem.lens(result.x)
+        messages.say(
+            console, f"RMS spot {before.spot:.3g} µm → {after.spot:.3g} µm; the lens that was found:"
+        )
+        for line in str(after).splitlines():
+            messages.say(console, line)
+        console.print()
+    messages.show_ending(console, result)
+
+
+def _write(console: Console, problem: lens.LensProblem, result: Result, run: Path) -> None:
+    """The page, where there is matplotlib to draw it."""
+    messages.say(console, f"kept in {run}; to see it again:  {as_line('show', run)}")
+    try:
+        need_matplotlib()
+    except MissingExtra:
+        messages.say(console, 'for a page with the lens drawn, once again after:  pip install "fmnes[plot]"')
+        return
+    from fmnes.html.document import report
+
+    page = run.with_name(PAGE)
+    with atomic_write(page) as file:
+        file.write(report(run, {"lens": _drawn(problem, result)}).encode())
+    messages.say(console, f"the lens before and after, and the whole run, as a page:  {page}")
+
+
+def _drawn(problem: lens.LensProblem, result: Result) -> str:
+    """A part of the page."""
+    if result.x is None:
+        return ""
+    title = "The lens before and after"
+    before, after = problem.lens(problem.start), problem.lens(result.x)
+    svg = as_svg(lens.draw(before, after))
+    figure = f"<figure>{wide(title, svg)}<figcaption class='faint'>{text(_CAPTION)}</figcaption></figure>"
+    return section(title, figure, f"<pre tabindex='0'>{text(after, lines=True)}</pre>")

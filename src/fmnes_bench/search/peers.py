@@ -1,0 +1,194 @@
+"""The methods compared by the search benchmark, ours and the peers'."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import fmnes
+from fmnes.errors import ArgumentError, MissingExtra, nearest
+from fmnes.strategies import METHODS
+from fmnes.strategies.fm_nes import DEPARTURES
+from fmnes_bench.nomad import optimize
+from fmnes_bench.search.functions import Array, Problem
+
+# -- The problem as a search meets it: every evaluation is counted, and the first that is good enough
+# noted.
+
+
+class Objective:
+    """Takes points (n, d), returns values (n,)."""
+
+    def __init__(self, problem: Problem, rng: np.random.Generator) -> None:
+        self._problem = problem
+        self._rng = rng
+        self.target = problem.minimum + problem.gap
+        self.evaluations = 0
+        self.first = 0
+        """The first evaluation within the gap, counted from 1; 0 while there is none."""
+
+    @property
+    def met(self) -> bool:
+        return self.first > 0
+
+    def __call__(self, x: Array) -> Array:
+        problem = self._problem
+        with np.errstate(all="ignore"):
+            values = problem.told(x, self._rng) if problem.told else problem.fun(x)
+        hits = np.flatnonzero(values <= self.target)
+        if hits.size and not self.met and not problem.at_mean:
+            self.first = self.evaluations + int(hits[0]) + 1
+        self.evaluations += len(x)
+        return values
+
+    def judge(self, mean: Array) -> bool:
+        """Where chance decides what is told: is the mean good enough by now?"""
+        problem = self._problem
+        if problem.at_mean and not self.met and problem.gap_at(mean) <= problem.gap:
+            self.first = self.evaluations
+        return problem.at_mean and self.met
+
+    def judge_view(self, view: Any) -> bool:
+        """The same, as a callback of `minimize`."""
+        return self.judge(view.mean)
+
+
+# -- Who searches: our methods through `minimize`, and the peers as their documentation shows.
+#
+# Each is a function of (problem, objective, seed, to_target) that calls the objective with batches (n, d),
+# and
+# says how it ended. Each has its own default λ. With `to_target` it goes on until the objective has met the
+# target, and gives up only where floating point ends; without, it stops by its own default tolerances.
+
+
+#: Adaptive FM-NES with one of its departures from the paper taken back: afm-nes/selection.
+WITHOUT = "afm-nes/"
+#: A method of ours that says success as soon as it has converged, without the second look.
+ONCE = "-once"
+#: NOMAD fits models to its points, which takes far longer: few parameters, so many evaluations × d, and a
+#: time that only a run which hangs needs.
+NOMAD_DIMENSION, NOMAD_EVALUATIONS, NOMAD_SECONDS = 10, 500, 1800
+
+
+class RunEnd(NamedTuple):
+    x: Array | None
+    """The answer: the best point, or the mean where told values are noisy."""
+    said: bool
+    """Does it claim to have found the minimum?"""
+    stop: str
+
+
+def settle(method: str) -> Any:
+    """What `minimize` takes for a method of ours: its name, or the settings of `afm-nes/...`."""
+    if method.startswith(WITHOUT):
+        settings: dict[str, Any] = {method.removeprefix(WITHOUT): "published"}
+        return fmnes.AFMNES(**settings)
+    return method
+
+
+def ours(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> RunEnd:
+    options: dict[str, Any] = {"method": settle(method.removesuffix(ONCE)), "rng": seed}
+    options |= {"vectorized": True, "max_evaluations": problem.budget}
+    if problem.bounds is not None:
+        options["bounds"] = fmnes.Bounds(*problem.bounds)
+    if to_target:
+        target = None if problem.at_mean else objective.target
+        options |= {"target": target, "xtol": 1e-15, "ftol": None, "callback": objective.judge_view}
+        options |= {"evaluate_start": False}
+    if to_target or method.endswith(ONCE):
+        options |= {"second_look": False}
+    result = fmnes.minimize(objective, problem.x0, problem.sigma0, **options)
+    assert result.stop_reason is not None
+    x = result.x_mean if problem.at_mean else result.x
+    return RunEnd(x, result.success, result.stop_reason.name)
+
+
+#: Reasons of `cma` that mean it has converged.
+CONVERGED = ("tolx", "tolfun", "tolfunhist", "tolfunrel")
+
+
+def cma(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> RunEnd:
+    """`cma`, with its transformation where there are bounds. A failed evaluation is told as +inf."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns that matplotlib is missing, and of many small things
+        import cma as package
+
+        # Seed 0 would be a random one; it takes 32 bits.
+        options: dict[str, Any] = {"seed": 1 + seed % (2**32 - 1), "verbose": -9, "verb_log": 0}
+        options |= {"maxfevals": problem.budget, "CMA_stds": np.broadcast_to(problem.sigma0, problem.d)}
+        if problem.bounds is not None:
+            options["bounds"] = [side.tolist() for side in problem.bounds]
+        if to_target:
+            options |= dict.fromkeys(("tolx", "tolfun", "tolfunhist", "tolfunrel"), 0)
+            options |= dict.fromkeys(
+                ("tolstagnation", "tolflatfitness", "maxiter", "tolfacupx", "tolupsigma"), 1e9
+            )
+            options |= {"tolxstagnation": False}
+        es = package.CMAEvolutionStrategy(problem.x0, 1.0, options)
+        while not es.stop() and not (to_target and objective.met):
+            x = es.ask()
+            es.tell(x, objective(np.array(x)).tolist())
+            if to_target and problem.at_mean:
+                objective.judge(np.asarray(es.result.xfavorite))
+        reasons = es.stop()
+        best = es.result.xfavorite if problem.at_mean else es.result.xbest
+    best = None if best is None else np.asarray(best)
+    if to_target and objective.met:
+        return RunEnd(best, True, "TARGET")
+    said = any(reason in CONVERGED for reason in reasons)
+    return RunEnd(best, said, "+".join(sorted(reasons)))
+
+
+def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> RunEnd:
+    """NOMAD 4, its first frame as wide as our first steps."""
+    d = problem.d
+
+    def value(x: Array) -> float:
+        return float(objective(x[None])[0])
+
+    def stop() -> bool:
+        return to_target and objective.met
+
+    sizes = " ".join(map(repr, np.broadcast_to(problem.sigma0, d).tolist()))
+    settings = [f"MAX_BB_EVAL {min(NOMAD_EVALUATIONS * d, problem.budget)}"]
+    settings += [f"INITIAL_FRAME_SIZE ( {sizes} )", f"MAX_TIME {NOMAD_SECONDS}"]
+    lower, upper = ([], []) if problem.bounds is None else (side.tolist() for side in problem.bounds)
+    found = optimize(value, problem.x0, lower, upper, settings, seed, stop)
+    x = found["x_best_feas"]
+    best = np.array(x[0]) if x else None
+    if stop():
+        return RunEnd(best, True, "TARGET")
+    said = "Mesh minimum precision" in found["stop_reason"]
+    spent = "MAX_EVALUATIONS" if found["run_flag"] in (0, -2) else "MAX_SECONDS"
+    return RunEnd(best, said, "XTOL" if said else spent)
+
+
+Contestant = Callable[[str, Problem, Objective, int, bool], RunEnd]
+PEERS: dict[str, tuple[Contestant, str]] = {"cma": (cma, "cma"), "nomad": (nomad, "PyNomad")}
+DEFAULT = tuple(name for name in ("afm-nes", "fm-nes", "cma-es", "cma") if name in METHODS or name in PEERS)
+
+
+def contestant(method: str) -> Contestant:
+    return PEERS[method][0] if method in PEERS else ours
+
+
+def takes_part(method: str, d: int) -> bool:
+    return method != "nomad" or d <= NOMAD_DIMENSION
+
+
+def check_method(method: str) -> None:
+    known = [*METHODS, *PEERS, *(WITHOUT + name for name in DEPARTURES)]
+    if method.removesuffix(ONCE) not in known:
+        raise ArgumentError(
+            f"methods: found {method!r}, wanted some of {', '.join(known)}{nearest(method, known)}"
+        )
+    if not is_installed(method):
+        raise MissingExtra(f"the peer {method!r}", "bench")
+
+
+def is_installed(method: str) -> bool:
+    return method not in PEERS or find_spec(PEERS[method][1]) is not None
