@@ -535,7 +535,7 @@ def test_case_34_no_code_is_run_from_a_file(run: Path, tmp_path: Path) -> None:
         def __reduce__(self) -> Any:
             return os.mkdir, (str(tmp_path / "called"),)
 
-    for name in ("snapshot.npz", "snapshot.previous.npz"):
+    for name in ("snapshot.npz", "snapshot.previous.npz", "snapshot.first.npz"):
         np.savez(run / name, payload=np.array([Payload()], dtype=object))
     with pytest.raises(RunError, match="snapshot"):
         resume(run, square, max_evaluations=50)

@@ -309,7 +309,6 @@ FULL_QUEUE = """
 import sys, threading, time
 from pathlib import Path
 import fmnes
-from fmnes.evaluation.queue import place
 from tests import queue_model
 from tests.real.test_file_queue import Crowd, wait_until
 disk, run = Path(sys.argv[1]), Path(sys.argv[2])

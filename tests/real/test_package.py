@@ -39,8 +39,9 @@ def files_of(wheel: Path) -> dict[str, bytes]:
 
 
 def ours() -> set[str]:
-    found = (path for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    return {f"fmnes/{path.relative_to(SOURCE).as_posix()}" for path in found}
+    packages = (SOURCE, SOURCE.with_name("fmnes_bench"))
+    found = (path for package in packages for path in package.rglob("*") if path.is_file())
+    return {path.relative_to(SOURCE.parent).as_posix() for path in found if "__pycache__" not in path.parts}
 
 
 def closure(*names: str) -> set[str]:

@@ -395,6 +395,7 @@ def test_a_generator_of_the_users(tmp_path: Path) -> None:
 # -- a run that has ended ---------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:the run had ended with NO_FEASIBLE:RuntimeWarning")
 def test_a_finished_run_returns_its_result_without_fun(tmp_path: Path) -> None:
     fails = Interrupted(*range(1, 9999), what=fmnes.Infeasible)
     endings: list[tuple[StopReason, Any, dict[str, Any]]] = [
@@ -469,10 +470,10 @@ def newer_log(run: Path) -> None:
         log.execute("PRAGMA user_version=3")
 
 
-def both_snapshots(act: Callable[[Path], Any]) -> Callable[[Path], Any]:
+def all_snapshots(act: Callable[[Path], Any]) -> Callable[[Path], Any]:
     def change(run: Path) -> None:
-        act(run / "snapshot.npz")
-        act(run / "snapshot.previous.npz")
+        for name in ("snapshot.npz", "snapshot.previous.npz", "snapshot.first.npz"):
+            act(run / name)
 
     return change
 
@@ -482,8 +483,8 @@ def cut(path: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "no directory": (shutil.rmtree, "No such file"),
-    "a file": (lambda run: (shutil.rmtree(run), run.write_text("hello")), "Not a directory"),
+    "no directory": (shutil.rmtree, "found nothing there"),
+    "a file": (lambda run: (shutil.rmtree(run), run.write_text("hello")), "found a file"),
     "an empty directory": (lambda run: (shutil.rmtree(run), run.mkdir()), "no config.json"),
     "no configuration": (lambda run: (run / "config.json").unlink(), "no config.json"),
     "a damaged configuration": (lambda run: cut(run / "config.json"), "damaged or foreign"),
@@ -499,10 +500,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a damaged log": (lambda run: cut(run / "evaluations.sqlite"), r"evaluations\.sqlite: "),
     "a foreign log": (lambda run: (run / "evaluations.sqlite").write_text("hello"), r"evaluations\.sqlite: "),
     "a newer log": (newer_log, "newer fmnes"),
-    "no snapshots": (both_snapshots(Path.unlink), "no snapshot"),
-    "damaged snapshots": (both_snapshots(cut), "damaged or foreign"),
+    "no snapshots": (all_snapshots(Path.unlink), "no snapshot"),
+    "damaged snapshots": (all_snapshots(cut), "damaged or foreign"),
     "newer snapshots": (
-        both_snapshots(lambda path: edit_snapshot(path, lambda m: m.update(version=3))),
+        all_snapshots(lambda path: edit_snapshot(path, lambda m: m.update(version=3))),
         "newer fmnes",
     ),
 }
@@ -687,7 +688,7 @@ def snapshot_of(x0: list[float], rng: int) -> Callable[[Path], None]:
     ids=["of an Optimizer", "of another seed", "of another dimension"],
 )
 def test_a_snapshot_of_something_else_is_refused(act: Callable[[Path], Any], run: Path) -> None:
-    both_snapshots(act)(run)
+    all_snapshots(act)(run)
     before = contents(run)
     with pytest.raises(RunError):
         resume(run, never, max_evaluations=100)
