@@ -1,7 +1,4 @@
-"""One search: its fields, what is known of it, and how it is saved.
-
-Ask and tell, which change it, are in optimizer.py.
-"""
+"""The ask-and-tell optimiser: state of one search, its points and values, and how it is saved."""
 
 from __future__ import annotations
 
@@ -33,12 +30,7 @@ from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fmnes.parameters import Parameter
     from fmnes.run.options import SearchOptions
-
-
-if TYPE_CHECKING:
-    pass
 
 #: What a saved file says it is.
 KIND = "optimizer"
@@ -46,11 +38,95 @@ KIND = "optimizer"
 MAX_COVARIANCE = 300
 #: The user's limits, which are saved as they are.
 LIMITS = ("target", "max_evaluations", "xtol", "ftol")
+_NOT_GIVEN: Any = Default("not given")
+_NO_SLOTS = np.empty(0, dtype=np.intp)
 
 
-class Search(Generic[X, Xs]):
-    """The state of an `Optimizer`, which knows how to ask and tell."""
+class Optimizer(Generic[X, Xs]):
+    """Minimise by asking for points and telling their values.
 
+    A failed evaluation is reported as NaN, inf or None; one that was lost to the machine as `fmnes.LOST`, and
+    its point is asked again. Points may be asked for a few at a time and reported one by one, in any order
+    and from any process; the search is the same.
+
+    Parameters
+    ----------
+    x0 : array_like or dict of str to Real or Integer, optional
+        As in `fmnes.minimize`. With named parameters the points are dicts {name: value}.
+    sigma0 : float or array_like, optional
+        As in `fmnes.minimize`.
+    method : str or Strategy or Resampling, optional
+        As in `fmnes.minimize`.
+    population_size : int, optional
+        Points in the first generation; about 4 + 3 ln d by default.
+    bounds : sequence or Bounds, optional
+        As in `fmnes.minimize`.
+    bounds_as : {"map", "failure"}, optional
+        As in `fmnes.minimize`.
+    integers : bool or float or sequence, optional
+        As in `fmnes.minimize`.
+    rng : int or numpy.random.Generator, optional
+        A seed, a Generator, or None for a fresh seed, which the attribute `seed` reports.
+    target : float, optional
+        `stop_reason` is TARGET as soon as a value is at most this.
+    max_evaluations : int, optional
+        Budget of evaluations.
+    xtol : float or None, optional
+        As in `fmnes.minimize`.
+    ftol : float or None, optional
+        As in `fmnes.minimize`.
+    known : sequence of pairs, optional
+        As in `fmnes.minimize`.
+    covariance : array_like, optional
+        As in `fmnes.minimize`.
+    ahead : float, optional
+        The share of a generation that may be handed out early. Points are then asked for by `ask(n)` only,
+        and values count in the order in which they arrive.
+
+    Raises
+    ------
+    ArgumentError
+        An argument is wrong.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, rng=1)
+    >>> while opt.stop_reason is None:
+    ...     X = opt.ask()
+    ...     opt.tell([float(x @ x) for x in X])
+    >>> opt.stop_reason.name, bool(opt.best.fun < 1e-12)
+    ('XTOL', True)
+
+    One by one:
+
+    >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, rng=1)
+    >>> for id, x in opt.ask(3):
+    ...     opt.tell(id, float(x @ x))
+    >>> opt.evaluations
+    3
+    """
+
+    @overload
+    def __init__(
+        self: Optimizer[Named, list[Named]],
+        x0: Mapping[str, Parameter],
+        sigma0: None = None,
+        *,
+        population_size: int | None = None,
+        **options: Unpack[SearchOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: Optimizer[Vector, Vector],
+        x0: ArrayLike | None = None,
+        sigma0: ArrayLike | None = None,
+        *,
+        population_size: int | None = None,
+        bounds: Any = None,
+        integers: Any = None,
+        **options: Unpack[SearchOptions],
+    ) -> None: ...
     @suggest_options
     def __init__(
         self,
@@ -119,10 +195,115 @@ class Search(Generic[X, Xs]):
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
         share = check_overlap(ahead, start)
-        self.flow = OverlapScheduler(cast("Optimizer", self), share) if share else None
+        self.flow = OverlapScheduler(self, share) if share else None
         """Hands out points ahead of their generation; None: each generation waits for its last value."""
 
-    # -- what it knows ------------------------------------------------------------------------------------
+    # -- asking and telling ----------------------------------------------------------------------------------
+
+    @overload
+    def ask(self) -> Xs: ...
+    @overload
+    def ask(self, n: int) -> list[Point[X]]: ...
+    def ask(self, n: int | None = None) -> Any:
+        """Return points that need a value.
+
+        Near the end of `max_evaluations` only as many points are returned as the budget allows. No points are
+        returned if a long sequence of generations was known already, or was entirely outside the bounds (with
+        `bounds_as="failure"`); `stop_reason` is then REPEATED or NO_FEASIBLE.
+
+        Parameters
+        ----------
+        n : int, optional
+            Return up to n points that were not handed out yet. Without n, return all points that still need a
+            value.
+
+        Returns
+        -------
+        ndarray or list of dict or list of Point
+            Without n: the points (m, d), read-only, with m ≤ λ; with named parameters a list of dicts. With
+            n: a list of `(id, x)`; it is empty if all points are handed out: report some of their values
+            first.
+
+        Raises
+        ------
+        ArgumentError
+            n is not a positive whole number.
+        UsageError
+            n is missing although the optimizer was made with `ahead`.
+
+        Examples
+        --------
+        >>> import fmnes
+        >>> fmnes.Optimizer([3.0, 2.0], 0.5, population_size=8).ask().shape
+        (8, 2)
+        """
+        if n is not None:
+            wanted: int = check_number("n", n, above=0, whole=True, optional=False)
+            return self._hand_out(wanted) if self.flow is None else self._hand_out_ahead(self.flow, wanted)
+        if self.flow is not None:
+            raise UsageError("ask: found no number together with ahead; wanted ask(n), and tell(id, value)")
+        current, self._asked = self._wanted()
+        x = current.points(self._asked)
+        if self.space is not None:
+            return [self.space.named(point) for point in x]
+        x.setflags(write=False)
+        return x
+
+    @overload
+    def tell(self, values: Any) -> None: ...
+    @overload
+    def tell(self, id: str, value: Any, /) -> None: ...
+    def tell(self, values: Any, value: Any = _NOT_GIVEN) -> None:
+        """Report the values of points.
+
+        `tell(values)` reports those of the points that the last `ask()` returned, in that order. `tell(id,
+        value)` reports one point of `ask(n)`, in any order, also after `save` and `load`. A second answer for
+        a point, or one that arrives after its generation has ended, is ignored.
+
+        Parameters
+        ----------
+        values : array_like or sequence, or str
+            One value per point: a number; NaN, inf or None for a failed evaluation; `fmnes.LOST` for one that
+            was lost. Or the id of one point.
+        value : float or None or LOST, optional
+            The value of the point with that id.
+
+        Raises
+        ------
+        ArgumentError
+            The number of values is wrong, a value is not a number, or the id is of another search.
+        UsageError
+            There are no open points: call `ask` first.
+
+        Examples
+        --------
+        >>> import fmnes
+        >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, population_size=4)
+        >>> X = opt.ask()
+        >>> opt.tell([1.0, None, fmnes.LOST, 2.0])
+        >>> len(opt.ask())  # the lost one
+        1
+        """
+        if value is not _NOT_GIVEN:
+            return self._tell_one(name_of(values), *read_value(value))
+        if self._asked is None or self._current is None:
+            raise UsageError("tell: found no open points; wanted ask() first, then one tell() for its points")
+        current, slots = self._current, self._asked
+        f, lost = read_values(values, len(slots))
+        if current.out_of_order is not None:  # some were told by their ids: all are counted together
+            self._asked = None
+            told = slice(None) if lost is None else ~lost
+            current.keep(slots[told], f[told])
+            return self._count_early(current)
+        if self.target is not None and (hits := np.flatnonzero((f <= self.target) & np.isfinite(f))).size:
+            # Counted in slot order up to the first hit; what else was evaluated beside it changes nothing.
+            lost = np.zeros(len(f), dtype=bool) if lost is None else lost
+            lost[hits[0] + 1 :] = True
+        if lost is not None:
+            f, slots = f[~lost], slots[~lost]
+        self._count(current, slots, f)
+
+    # -- state -----------------------------------------------------------------------------------------------
 
     @property
     def x0(self) -> Vector:
@@ -340,309 +521,7 @@ class Search(Generic[X, Xs]):
     def _limits(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LIMITS}
 
-    # -- saving -------------------------------------------------------------------------------------------
-
-    def dump(self) -> Saved:
-        """Return what `save` writes.
-
-        Returns
-        -------
-        tuple of dict and dict
-            JSON data, and named arrays.
-        """
-        metadata: dict[str, Any] = {
-            "kind": KIND,
-            **self._limits(),
-            "seed": None if self.seed is None else str(self.seed),
-            "restart": self.restart,
-            "generation": self.generation,
-            "evaluations": self.evaluations,
-            "n_infeasible": self.n_infeasible,
-            "n_repeated": self.n_repeated,
-            "start_failed": self.start_failed,
-            "polled": self._polled,
-        }
-        if self.space is not None:
-            metadata["parameters"] = self.space.as_json()
-        arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
-        parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self._best)]
-        parts.append(self._memory.dump())
-        if self._current is not None:
-            parts.append(self._current.dump())
-        if self.flow is not None:
-            metadata["ahead"] = self.ahead
-            parts.append(self.flow.dump())
-        for more_metadata, more_arrays in parts:
-            metadata |= more_metadata
-            arrays |= more_arrays
-        return metadata, arrays
-
-    @classmethod
-    def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        """Return the optimizer whose `dump` gave these.
-
-        Parameters
-        ----------
-        metadata : dict
-            The JSON data.
-        arrays : dict of str to ndarray
-            The named arrays.
-
-        Returns
-        -------
-        Optimizer
-            The optimizer.
-
-        Raises
-        ------
-        SnapshotError
-            The data is not what `dump` returns.
-        """
-        try:
-            return cls._restore(metadata, arrays)
-        # Data that is whole but was not written by us, or was edited: anything may be missing from it.
-        except (
-            FmnesError,
-            KeyError,
-            TypeError,
-            ValueError,
-            OverflowError,
-            AttributeError,
-            AssertionError,
-        ) as error:
-            raise SnapshotError(f"found an unusable optimizer ({error})") from None
-
-    @classmethod
-    def _restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
-        if metadata["kind"] != KIND:
-            raise SnapshotError(f"kind {metadata['kind']!r}, wanted {KIND!r}")
-        limits = {name: metadata[name] for name in LIMITS}
-        start = Start.restore(metadata, arrays)
-        opt = cls(**start.arguments(), **limits, rng=0, ahead=metadata.get("ahead", 0.0))
-        d = len(start.x0)
-        if "parameters" in metadata:
-            opt.space = Space.from_json(metadata["parameters"])
-            if len(opt.space.names) != d:
-                raise SnapshotError(f"{len(opt.space.names)} parameters for {d} coordinates")
-        opt._distribution.restore(metadata, arrays)
-        opt._recent.restore(metadata, arrays)
-        opt.seed = None if metadata["seed"] is None else int(metadata["seed"])
-        for name in ("restart", "generation", "evaluations", "n_infeasible", "n_repeated"):
-            setattr(opt, name, count(metadata[name]))
-        if type(metadata["start_failed"]) is not bool:
-            raise SnapshotError(f"start_failed {metadata['start_failed']!r}, wanted true or false")
-        opt.start_failed = metadata["start_failed"]
-        opt._polled = count(metadata["polled"])
-        opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
-        opt._best = restore_best(metadata, arrays, d)
-        opt._memory.restore(arrays)
-        if opt.flow is not None:
-            opt.flow.restore(metadata, arrays)
-        elif "current.z" in arrays:
-            drawn = opt._distribution
-            opt._current = Generation.restore(metadata, arrays, drawn.draws, drawn.population_size, d)
-            opt._check_duplicates(opt._current)
-        return opt
-
-
-# -- Ask and tell. The one mutable object of the core: state, random generator, counters, best so far.
-
-
-_NOT_GIVEN: Any = Default("not given")
-_NO_SLOTS = np.empty(0, dtype=np.intp)
-
-
-class Optimizer(Search[X, Xs]):
-    """Minimise by asking for points and telling their values.
-
-    A failed evaluation is reported as NaN, inf or None; one that was lost to the machine as `fmnes.LOST`, and
-    its point is asked again. Points may be asked for a few at a time and reported one by one, in any order
-    and from any process; the search is the same.
-
-    Parameters
-    ----------
-    x0 : array_like or dict of str to Real or Integer, optional
-        As in `fmnes.minimize`. With named parameters the points are dicts {name: value}.
-    sigma0 : float or array_like, optional
-        As in `fmnes.minimize`.
-    method : str or Strategy or Resampling, optional
-        As in `fmnes.minimize`.
-    population_size : int, optional
-        Points in the first generation; about 4 + 3 ln d by default.
-    bounds : sequence or Bounds, optional
-        As in `fmnes.minimize`.
-    bounds_as : {"map", "failure"}, optional
-        As in `fmnes.minimize`.
-    integers : bool or float or sequence, optional
-        As in `fmnes.minimize`.
-    rng : int or numpy.random.Generator, optional
-        A seed, a Generator, or None for a fresh seed, which the attribute `seed` reports.
-    target : float, optional
-        `stop_reason` is TARGET as soon as a value is at most this.
-    max_evaluations : int, optional
-        Budget of evaluations.
-    xtol : float or None, optional
-        As in `fmnes.minimize`.
-    ftol : float or None, optional
-        As in `fmnes.minimize`.
-    known : sequence of pairs, optional
-        As in `fmnes.minimize`.
-    covariance : array_like, optional
-        As in `fmnes.minimize`.
-    ahead : float, optional
-        The share of a generation that may be handed out early. Points are then asked for by `ask(n)` only,
-        and values count in the order in which they arrive.
-
-    Raises
-    ------
-    ArgumentError
-        An argument is wrong.
-
-    Examples
-    --------
-    >>> import fmnes
-    >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, rng=1)
-    >>> while opt.stop_reason is None:
-    ...     X = opt.ask()
-    ...     opt.tell([float(x @ x) for x in X])
-    >>> opt.stop_reason.name, bool(opt.best.fun < 1e-12)
-    ('XTOL', True)
-
-    One by one:
-
-    >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, rng=1)
-    >>> for id, x in opt.ask(3):
-    ...     opt.tell(id, float(x @ x))
-    >>> opt.evaluations
-    3
-    """
-
-    if TYPE_CHECKING:  # at run time it is that of Search
-
-        @overload
-        def __init__(
-            self: Optimizer[Named, list[Named]],
-            x0: Mapping[str, Parameter],
-            sigma0: None = None,
-            *,
-            population_size: int | None = None,
-            **options: Unpack[SearchOptions],
-        ) -> None: ...
-        @overload
-        def __init__(
-            self: Optimizer[Vector, Vector],
-            x0: ArrayLike | None = None,
-            sigma0: ArrayLike | None = None,
-            *,
-            population_size: int | None = None,
-            bounds: Any = None,
-            integers: Any = None,
-            **options: Unpack[SearchOptions],
-        ) -> None: ...
-        def __init__(self, *args: Any, **options: Any) -> None: ...
-
-    @overload
-    def ask(self) -> Xs: ...
-    @overload
-    def ask(self, n: int) -> list[Point[X]]: ...
-    def ask(self, n: int | None = None) -> Any:
-        """Return points that need a value.
-
-        Near the end of `max_evaluations` only as many points are returned as the budget allows. No points are
-        returned if a long sequence of generations was known already, or was entirely outside the bounds (with
-        `bounds_as="failure"`); `stop_reason` is then REPEATED or NO_FEASIBLE.
-
-        Parameters
-        ----------
-        n : int, optional
-            Return up to n points that were not handed out yet. Without n, return all points that still need a
-            value.
-
-        Returns
-        -------
-        ndarray or list of dict or list of Point
-            Without n: the points (m, d), read-only, with m ≤ λ; with named parameters a list of dicts. With
-            n: a list of `(id, x)`; it is empty if all points are handed out: report some of their values
-            first.
-
-        Raises
-        ------
-        ArgumentError
-            n is not a positive whole number.
-        UsageError
-            n is missing although the optimizer was made with `ahead`.
-
-        Examples
-        --------
-        >>> import fmnes
-        >>> fmnes.Optimizer([3.0, 2.0], 0.5, population_size=8).ask().shape
-        (8, 2)
-        """
-        if n is not None:
-            wanted: int = check_number("n", n, above=0, whole=True, optional=False)
-            return self._hand_out(wanted) if self.flow is None else self._hand_out_ahead(self.flow, wanted)
-        if self.flow is not None:
-            raise UsageError("ask: found no number together with ahead; wanted ask(n), and tell(id, value)")
-        current, self._asked = self._wanted()
-        x = current.points(self._asked)
-        if self.space is not None:
-            return [self.space.named(point) for point in x]
-        x.setflags(write=False)
-        return x
-
-    @overload
-    def tell(self, values: Any) -> None: ...
-    @overload
-    def tell(self, id: str, value: Any, /) -> None: ...
-    def tell(self, values: Any, value: Any = _NOT_GIVEN) -> None:
-        """Report the values of points.
-
-        `tell(values)` reports those of the points that the last `ask()` returned, in that order. `tell(id,
-        value)` reports one point of `ask(n)`, in any order, also after `save` and `load`. A second answer for
-        a point, or one that arrives after its generation has ended, is ignored.
-
-        Parameters
-        ----------
-        values : array_like or sequence, or str
-            One value per point: a number; NaN, inf or None for a failed evaluation; `fmnes.LOST` for one that
-            was lost. Or the id of one point.
-        value : float or None or LOST, optional
-            The value of the point with that id.
-
-        Raises
-        ------
-        ArgumentError
-            The number of values is wrong, a value is not a number, or the id is of another search.
-        UsageError
-            There are no open points: call `ask` first.
-
-        Examples
-        --------
-        >>> import fmnes
-        >>> opt = fmnes.Optimizer([3.0, 2.0], 0.5, population_size=4)
-        >>> X = opt.ask()
-        >>> opt.tell([1.0, None, fmnes.LOST, 2.0])
-        >>> len(opt.ask())  # the lost one
-        1
-        """
-        if value is not _NOT_GIVEN:
-            return self._tell_one(name_of(values), *read_value(value))
-        if self._asked is None or self._current is None:
-            raise UsageError("tell: found no open points; wanted ask() first, then one tell() for its points")
-        current, slots = self._current, self._asked
-        f, lost = read_values(values, len(slots))
-        if current.out_of_order is not None:  # some were told by their ids: all are counted together
-            self._asked = None
-            told = slice(None) if lost is None else ~lost
-            current.keep(slots[told], f[told])
-            return self._count_early(current)
-        if self.target is not None and (hits := np.flatnonzero((f <= self.target) & np.isfinite(f))).size:
-            # Counted in slot order up to the first hit; what else was evaluated beside it changes nothing.
-            lost = np.zeros(len(f), dtype=bool) if lost is None else lost
-            lost[hits[0] + 1 :] = True
-        if lost is not None:
-            f, slots = f[~lost], slots[~lost]
-        self._count(current, slots, f)
+    # -- the generation in progress --------------------------------------------------------------------------
 
     def _wanted(self) -> tuple[Generation, NDArray[np.intp]]:
         """The generation in progress, and those of its slots that need a value and may have one."""
@@ -899,7 +778,7 @@ class Optimizer(Search[X, Xs]):
         if self._start.repeats:
             self._memory.forget_oldest()
 
-    # -- saving -------------------------------------------------------------------------------------------
+    # -- saving ----------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to one file, atomically: an unfinished generation and the random state too.
@@ -956,6 +835,108 @@ class Optimizer(Search[X, Xs]):
             return cls.restore(metadata, arrays)
         except SnapshotError as error:
             raise SnapshotError(f"{os.fspath(path)}: {error}") from None
+
+    def dump(self) -> Saved:
+        """Return what `save` writes.
+
+        Returns
+        -------
+        tuple of dict and dict
+            JSON data, and named arrays.
+        """
+        metadata: dict[str, Any] = {
+            "kind": KIND,
+            **self._limits(),
+            "seed": None if self.seed is None else str(self.seed),
+            "restart": self.restart,
+            "generation": self.generation,
+            "evaluations": self.evaluations,
+            "n_infeasible": self.n_infeasible,
+            "n_repeated": self.n_repeated,
+            "start_failed": self.start_failed,
+            "polled": self._polled,
+        }
+        if self.space is not None:
+            metadata["parameters"] = self.space.as_json()
+        arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
+        parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self._best)]
+        parts.append(self._memory.dump())
+        if self._current is not None:
+            parts.append(self._current.dump())
+        if self.flow is not None:
+            metadata["ahead"] = self.ahead
+            parts.append(self.flow.dump())
+        for more_metadata, more_arrays in parts:
+            metadata |= more_metadata
+            arrays |= more_arrays
+        return metadata, arrays
+
+    @classmethod
+    def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        """Return the optimizer whose `dump` gave these.
+
+        Parameters
+        ----------
+        metadata : dict
+            The JSON data.
+        arrays : dict of str to ndarray
+            The named arrays.
+
+        Returns
+        -------
+        Optimizer
+            The optimizer.
+
+        Raises
+        ------
+        SnapshotError
+            The data is not what `dump` returns.
+        """
+        try:
+            return cls._restore(metadata, arrays)
+        # Data that is whole but was not written by us, or was edited: anything may be missing from it.
+        except (
+            FmnesError,
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            AttributeError,
+            AssertionError,
+        ) as error:
+            raise SnapshotError(f"found an unusable optimizer ({error})") from None
+
+    @classmethod
+    def _restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        if metadata["kind"] != KIND:
+            raise SnapshotError(f"kind {metadata['kind']!r}, wanted {KIND!r}")
+        limits = {name: metadata[name] for name in LIMITS}
+        start = Start.restore(metadata, arrays)
+        opt = cls(**start.arguments(), **limits, rng=0, ahead=metadata.get("ahead", 0.0))
+        d = len(start.x0)
+        if "parameters" in metadata:
+            opt.space = Space.from_json(metadata["parameters"])
+            if len(opt.space.names) != d:
+                raise SnapshotError(f"{len(opt.space.names)} parameters for {d} coordinates")
+        opt._distribution.restore(metadata, arrays)
+        opt._recent.restore(metadata, arrays)
+        opt.seed = None if metadata["seed"] is None else int(metadata["seed"])
+        for name in ("restart", "generation", "evaluations", "n_infeasible", "n_repeated"):
+            setattr(opt, name, count(metadata[name]))
+        if type(metadata["start_failed"]) is not bool:
+            raise SnapshotError(f"start_failed {metadata['start_failed']!r}, wanted true or false")
+        opt.start_failed = metadata["start_failed"]
+        opt._polled = count(metadata["polled"])
+        opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
+        opt._best = restore_best(metadata, arrays, d)
+        opt._memory.restore(arrays)
+        if opt.flow is not None:
+            opt.flow.restore(metadata, arrays)
+        elif "current.z" in arrays:
+            drawn = opt._distribution
+            opt._current = Generation.restore(metadata, arrays, drawn.draws, drawn.population_size, d)
+            opt._check_duplicates(opt._current)
+        return opt
 
 
 def _feasible_values(f: NDArray[np.float64]) -> list[float]:

@@ -17,7 +17,7 @@ from fmnes.result import StopReason, Vector
 from fmnes.search.grid import Grid
 
 if TYPE_CHECKING:
-    from fmnes.search.optimizer import Search
+    from fmnes.search.optimizer import Optimizer
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ class Poll(NamedTuple):
     """How many neighbours of the best point are evaluated then."""
 
 
-def next_poll(search: Search, reason: StopReason) -> Poll | None:
+def next_poll(search: Optimizer, reason: StopReason) -> Poll | None:
     """What is evaluated before the search stops for this reason; None: nothing is left."""
     grid, best, size = search._start.grid, search._best.x, search._distribution.population_size
     if grid is None or (reason not in ANSWERS and reason is not StopReason.NO_FEASIBLE):
@@ -86,12 +86,12 @@ def all_points(grid: Grid) -> Floats:
     return grid.value(index)
 
 
-def all_known(search: Search) -> bool:
+def all_known(search: Optimizer) -> bool:
     """Is each point of the space known?"""
     return len(search._memory) >= number_of_points(search._start.grid)
 
 
-def _may_be_enumerated(search: Search, grid: Grid) -> bool:
+def _may_be_enumerated(search: Optimizer, grid: Grid) -> bool:
     """Does the rest of the space cost no more than was spent, nor more than is left to spend?"""
     size = number_of_points(grid)
     if not size <= search._memory.limit:

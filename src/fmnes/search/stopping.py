@@ -16,7 +16,7 @@ from fmnes.search.polling import all_known, next_poll, number_of_points
 from fmnes.search.saved import Saved, count, finite, shaped
 
 if TYPE_CHECKING:
-    from fmnes.search.optimizer import Search
+    from fmnes.search.optimizer import Optimizer
 
 
 # -- When a run should end: each criterion a small function of the view and of what the last generations
@@ -235,13 +235,13 @@ def search_ended(
 # The criteria are in stopping.py; here they are asked of a search, by those who run one.
 
 
-def stop_at(search: Search, view: View) -> Stop | None:
+def stop_at(search: Optimizer, view: View) -> Stop | None:
     """Why it is time to stop, or None, for a view of the search that was taken already."""
     stop = limit_reached(search) or settled_at(search, view)
     return stop if stop and next_poll(search, stop.reason) is None else None
 
 
-def settled_at(search: Search, view: View) -> Stop | None:
+def settled_at(search: Optimizer, view: View) -> Stop | None:
     """The same, whatever is left to evaluate before (polling.py), and without the user's limits."""
     if all_known(search):
         found = np.isfinite(search._best.fun)
@@ -254,7 +254,7 @@ def settled_at(search: Search, view: View) -> Stop | None:
     return search_ended(view, search._recent, search._start.sigma, xtol=xtol, ftol=search.ftol, steps=steps)
 
 
-def limit_reached(search: Search) -> Stop | None:
+def limit_reached(search: Optimizer) -> Stop | None:
     """The criteria that need no view, cheap enough to ask after every `tell`."""
     stop = target_reached(search._best, search.target) or budget_spent(
         search.evaluations, search.max_evaluations
@@ -271,7 +271,7 @@ def limit_reached(search: Search) -> Stop | None:
     return None
 
 
-def steps_below(search: Search, factor: float, view: View) -> Stop | None:
+def steps_below(search: Optimizer, factor: float, view: View) -> Stop | None:
     """Have the steps shrunk to this multiple of sigma0? Those of a grid never do."""
     if search._start.repeats:
         return None
@@ -280,7 +280,7 @@ def steps_below(search: Search, factor: float, view: View) -> Stop | None:
     return steps_vanished(_in_real_coordinates(search, view), search._start.sigma, factor)
 
 
-def fails_at(search: Search, stop: Stop) -> bool:
+def fails_at(search: Optimizer, stop: Stop) -> bool:
     """Do points fail where it ended?
 
     A shape that is too elongated lies flat along what fails: it meets nothing of it any more, so all
@@ -290,12 +290,12 @@ def fails_at(search: Search, stop: Stop) -> bool:
     return search._recent.failing or (many and stop.reason is StopReason.ILL_CONDITIONED)
 
 
-def redraws_failed(search: Search) -> bool:
+def redraws_failed(search: Optimizer) -> bool:
     """Does a failed point get a new draw (`fmnes.Resampling`)?"""
     return search._start.max_redraws is not None
 
 
-def _in_real_coordinates(search: Search, view: View) -> View:
+def _in_real_coordinates(search: Optimizer, view: View) -> View:
     """Without the discrete ones, if there are others."""
     mixed = search._start.grid is not None and not search._start.repeats
     return search._distribution.real_part(view) if mixed else view
