@@ -46,7 +46,7 @@ class Case(NamedTuple):
     d: int
     workers: int
     population: int
-    ahead: float
+    overlap: float
     scheme: str
     """ "first": a generation ends with its first λ answers; "own": with those of its own λ points."""
     spread: float
@@ -72,7 +72,7 @@ class Trial(NamedTuple):
 
 
 class Own(OverlapScheduler):
-    """The other way: a generation waits for its own points, and those ahead are the first of the next one."""
+    """The other way: a generation waits for its own points; later ones are the first of the next."""
 
     _members: tuple[int, set[Any]] = (-1, set())
 
@@ -101,7 +101,7 @@ def run(*key: Any) -> Trial:
     case = Case(*key)
     problem = suite.get(case.problem, case.d)
     opt = Optimizer(problem.x0, problem.sigma0, population_size=case.population, rng=case.seed)
-    flow = (Own if case.scheme == "own" else OverlapScheduler)(opt, case.ahead)
+    flow = (Own if case.scheme == "own" else OverlapScheduler)(opt, case.overlap)
     rng = np.random.default_rng([case.seed, 14])
     direction = rng.standard_normal(case.d)
     known: dict[int, tuple[Array, Array, NDArray[np.bool_]]] = {}
@@ -175,7 +175,7 @@ def work(case: Case) -> float:
 # -- the driver ---------------------------------------------------------------------------------------------
 
 
-def measure_driver(d: int, population: int, ahead: float, evaluations: int = 3000) -> float:
+def measure_driver(d: int, population: int, overlap: float, evaluations: int = 3000) -> float:
     """Seconds of the driver's processor for one evaluation: drawing, sending, logging, updating.
 
     With real workers and a run directory; the workers' own time is not in it, nor is waiting.
@@ -191,7 +191,7 @@ def measure_driver(d: int, population: int, ahead: float, evaluations: int = 300
             np.full(d, 3.0),
             2.0,
             population_size=population,
-            ahead=ahead,
+            overlap=overlap,
             workers=2,
             max_evaluations=evaluations + 2 * population,
             xtol=None,
@@ -210,11 +210,11 @@ def sphere(x: Array) -> float:
 
 
 def measured_driver() -> dict[str, float]:
-    """Of each (d, λ, ahead) milliseconds a task, the least of three."""
+    """Of each (d, λ, overlap) milliseconds a task, the least of three."""
     found = {}
-    for d, population, ahead in ((10, 200, 0.0), (10, 200, 0.5), (40, 1000, 0.0), (40, 1000, 0.5)):
-        seconds = min(measure_driver(d, population, ahead) for _ in range(3))
-        found[f"d = {d}, λ = {population}, ahead = {ahead:g}"] = round(1000 * seconds, 3)
+    for d, population, overlap in ((10, 200, 0.0), (10, 200, 0.5), (40, 1000, 0.0), (40, 1000, 0.5)):
+        seconds = min(measure_driver(d, population, overlap) for _ in range(3))
+        found[f"d = {d}, λ = {population}, overlap = {overlap:g}"] = round(1000 * seconds, 3)
     return found
 
 
@@ -232,15 +232,15 @@ def cases(
     driver: float = 0.0,
     seeds: int = 4,
 ) -> list[Case]:
-    """options: "λ/workers:ahead", with "own" behind it for that scheme."""
+    """options: "λ/workers:overlap", with "own" behind it for that scheme."""
     made = []
     for problem in problems.split():
         name, _, d = problem.partition("-")
         for option in options.split():
-            ratio, ahead, *scheme = option.split(":")
+            ratio, overlap, *scheme = option.split(":")
             population = max(int(float(ratio) * workers), 10)
             population += population % 2
-            how = (population, float(ahead), scheme[0] if scheme else "first")
+            how = (population, float(overlap), scheme[0] if scheme else "first")
             for seed in range(seeds):
                 made.append(Case(name, int(d), workers, *how, spread, region, lost, driver, seed))
     return made

@@ -16,7 +16,7 @@ def report(trials: Sequence[Trial], driver: dict[str, float]) -> str:
         cells.setdefault(trial.case._replace(seed=0), []).append(trial)
     parts = [
         ["## The driver", *driver_table(driver)],
-        ["## Waiting, and handing out ahead", *schemes(cells, is_even)],
+        ["## Waiting, and overlapping generations", *schemes(cells, is_even)],
         [
             "## Slower in a region, and lost nodes",
             *schemes(cells, lambda c: c.region == "slow" or c.lost > 0),
@@ -36,7 +36,7 @@ def is_even(case: Case) -> bool:
 
 def is_small(case: Case) -> bool:
     even = case.region == "even" and case.lost == case.driver == 0 and case.spread == 0.5
-    return even and case.scheme == "first" and case.workers == 1000 and case.ahead > 0
+    return even and case.scheme == "first" and case.workers == 1000 and case.overlap > 0
 
 
 def driver_table(driver: dict[str, float]) -> list[str]:
@@ -46,16 +46,16 @@ def driver_table(driver: dict[str, float]) -> list[str]:
 
 def schemes(cells: Cells, chosen: Callable[[Case], bool]) -> list[str]:
     titles = (
-        "problem | d | workers | times | λ | ahead | utilisation | time to the target | evaluations | gain"
+        "problem | d | workers | times | λ | overlap | utilisation | time to the target | evaluations | gain"
     )
     head = f"| {titles} |"
     rows = []
     for case, trials in sorted(cells.items(), key=lambda cell: order(cell[0])):
         if not chosen(case):
             continue
-        how = f"{case.ahead:g}" + (", own λ" if case.scheme == "own" else "")
-        waiting = cells.get(case._replace(ahead=0.0, scheme="first"))
-        gain = time_of(waiting)[0] / time_of(trials)[0] if waiting and case.ahead else math.nan
+        how = f"{case.overlap:g}" + (", own λ" if case.scheme == "own" else "")
+        waiting = cells.get(case._replace(overlap=0.0, scheme="first"))
+        gain = time_of(waiting)[0] / time_of(trials)[0] if waiting and case.overlap else math.nan
         gained = f"{gain:.2f} ×" if math.isfinite(gain) else ""  # both reached it
         times = f"σ = {case.spread:g}" + (", slow region" if case.region == "slow" else "")
         times += f", {case.lost:.0%} lost" if case.lost else ""
@@ -68,34 +68,34 @@ def schemes(cells: Cells, chosen: Callable[[Case], bool]) -> list[str]:
 
 def order(case: Case) -> tuple[object, ...]:
     place = (case.spread, case.region, case.lost, case.workers, case.d, case.problem)
-    return (*place, case.population, case.scheme, case.ahead)
+    return (*place, case.population, case.scheme, case.overlap)
 
 
 def sweep(cells: Cells) -> list[str]:
     """λ = workers, 10 at least."""
     rows = []
     for case, trials in sorted(cells.items(), key=lambda cell: (cell[0].problem, cell[0].workers)):
-        ahead = cells.get(case._replace(ahead=0.5))
-        plain = case.driver == case.lost == case.ahead == 0 and case.region == "even" and case.spread == 0.5
-        if not (plain and ahead and case.population == max(case.workers, 10)):
+        overlap = cells.get(case._replace(overlap=0.5))
+        plain = case.driver == case.lost == case.overlap == 0 and case.region == "even" and case.spread == 0.5
+        if not (plain and overlap and case.population == max(case.workers, 10)):
             continue
         numbers = []
-        for found in (trials, ahead):
+        for found in (trials, overlap):
             share = mean(t.utilisation for t in found)[0]
             numbers.append(f"{share:.1%} | {shown(time_of(found))}{solved(found)}")
         where = f"| {case.problem} | {case.d} | {case.workers} | {case.population}"
         rows.append(f"{where} | {' | '.join(numbers)} |")
     head = (
-        "| problem | d | workers | λ | utilisation | time to the target | utilisation, ahead = 0.5 | time |"
+        "| problem | d | workers | λ | utilisation | time to the target | utilisation, overlap = 0.5 | time |"
     )
     return ["", head, "|" + " --- |" * 8, *rows]
 
 
 def limits(cells: Cells) -> list[str]:
-    """What the driver leaves of the workers; ahead, so that nothing else keeps them waiting."""
+    """What the driver leaves of the workers; with an overlap, so that nothing else keeps them waiting."""
     rows = []
     for case, trials in sorted(cells.items(), key=lambda cell: (cell[0].workers, -cell[0].driver)):
-        if case.driver and case.problem == "sphere" and case.ahead == 0.5 and case.scheme == "first":
+        if case.driver and case.problem == "sphere" and case.overlap == 0.5 and case.scheme == "first":
             share = mean(t.utilisation for t in trials)[0]
             rows.append(
                 f"| {case.workers} | {case.driver:.2g} | {case.workers * case.driver:.2g} | {share:.1%} |"

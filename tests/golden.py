@@ -148,7 +148,7 @@ def option(takes: Callable[..., Any], *names: str) -> str:
     return next(name for name in names if name in known)
 
 
-AHEAD = option(fmnes.minimize, "ahead", "overlap")
+OVERLAP = option(fmnes.minimize, "overlap", "ahead")
 
 
 def minimize(fun: Callable[[Any], Any], *args: Any, **options: Any) -> dict[str, Any]:
@@ -514,7 +514,7 @@ def _define() -> None:
         )
         case(
             f"{name}, overlap",
-            lambda m=name: asked_by_id(reasons, [2.0, 1.0], 0.7, method=m, saved=5, **{AHEAD: 0.5}),
+            lambda m=name: asked_by_id(reasons, [2.0, 1.0], 0.7, method=m, saved=5, **{OVERLAP: 0.5}),
         )
         case(
             f"{name}, resume", lambda m=name: resumed(reasons, [2.0, 1.0], 0.7, method=m, cut=40, budget=120)
@@ -569,7 +569,7 @@ def _define() -> None:
     case("executor", lambda: kept(reasons, [2.0, 1.0], 0.7, executor=Inline(), max_evaluations=80))
     case(
         "executor, overlap",
-        lambda: kept(reasons, [2.0, 1.0], 0.7, executor=Inline(), max_evaluations=80, **{AHEAD: 0.5}),
+        lambda: kept(reasons, [2.0, 1.0], 0.7, executor=Inline(), max_evaluations=80, **{OVERLAP: 0.5}),
     )
     case("program", program)
     case("lost", lambda: minimize(_lost, [2.0, 1.0], 0.7, retries=0))

@@ -378,6 +378,7 @@ HABITS = {
     "random_state": "wanted rng=",
     "maxiter": "wanted max_evaluations= .*evaluations.*population_size",
     "maxfev": "wanted max_evaluations=$",
+    "ahead": "wanted overlap=$",
     "tol": "wanted xtol= .* or ftol=",
     "options": "wanted each by itself, such as max_evaluations=1000",
     "n_jobs": "wanted workers=",

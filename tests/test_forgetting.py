@@ -136,7 +136,7 @@ def test_a_run_killed_among_its_faults_pauses_too(tmp_path: Path, monkeypatch: p
     assert differences(go_on(tmp_path / "run", Breaks()), whole(Breaks(), X0, 0.7, **SETTINGS)) == []
 
 
-@pytest.mark.parametrize("settings", [{"workers": 2}, {"workers": 2, "ahead": 1.0}, {"vectorized": True}])
+@pytest.mark.parametrize("settings", [{"workers": 2}, {"workers": 2, "overlap": 1.0}, {"vectorized": True}])
 def test_it_pauses_in_workers_and_ahead(settings: Any, tmp_path: Path) -> None:
     flag = tmp_path / "broken"
     fun = Flagged(flag, vectorized="vectorized" in settings)
@@ -148,7 +148,7 @@ def test_it_pauses_in_workers_and_ahead(settings: Any, tmp_path: Path) -> None:
     flag.unlink()
     found = resume(run, fun)
     assert (found.nfev, found.n_infeasible) == (150, 0)
-    if "ahead" not in settings:
+    if "overlap" not in settings:
         assert found.fun == minimize(fun, X0, 0.7, **SETTINGS, **settings).fun
 
 
@@ -398,7 +398,7 @@ def test_points_too_long_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_points_that_were_handed_out_ahead(tmp_path: Path) -> None:
     flag, run = tmp_path / "flag", tmp_path / "run"
     fun = LaterBroken(flag)
-    settings = {"rng": 1, "workers": 2, "ahead": 1.0}
+    settings = {"rng": 1, "workers": 2, "overlap": 1.0}
     minimize(fun, X0, 0.7, run_dir=run, max_evaluations=50, **settings)
     flag.touch()
     resume(run, fun, max_evaluations=100)

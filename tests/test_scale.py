@@ -31,14 +31,14 @@ def test_evaluations_of_equal_length_keep_all_workers_busy() -> None:
 def test_the_longer_the_tail_the_longer_the_wait_and_ahead_ends_it() -> None:
     waits = [run(spread=spread).utilisation for spread in (0.0, 0.5, 1.0)]
     assert waits[0] > waits[1] + 0.3 > waits[2] + 0.4
-    ahead = run(ahead=1.0)
-    assert ahead.utilisation > 0.95
-    assert run(ahead=0.5).time < ahead.time < 0.7 * run().time
-    assert run(ahead=1.0, scheme="own").utilisation < ahead.utilisation
+    overlap = run(overlap=1.0)
+    assert overlap.utilisation > 0.95
+    assert run(overlap=0.5).time < overlap.time < 0.7 * run().time
+    assert run(overlap=1.0, scheme="own").utilisation < overlap.utilisation
 
 
 def test_the_driver_serves_one_after_another() -> None:
-    trial = run(ahead=1.0, driver=0.1)  # twice as many tasks at its door as it has time for
+    trial = run(overlap=1.0, driver=0.1)  # twice as many tasks at its door as it has time for
     assert trial.time == pytest.approx(0.1 * trial.evaluations, rel=0.05)
     assert trial.utilisation == pytest.approx(0.5, rel=0.15)
     assert run(driver=1e-9).time == pytest.approx(run().time, rel=1e-5)
@@ -57,7 +57,7 @@ def test_a_slow_region_is_half_of_the_space_and_the_mean_stays() -> None:
 
 
 def test_trials_are_kept_as_they_were() -> None:
-    trial = run(ahead=0.5, driver=2e-05)
+    trial = run(overlap=0.5, driver=2e-05)
     fields = scale.as_line(trial).split(",")
     again = scale.of_fields(fields)
     assert again.case == trial.case
@@ -69,9 +69,11 @@ def test_every_part_has_its_trials_and_its_table(tmp_path: Path) -> None:
     for part in scale.PARTS:
         assert scale.study(part, 1e-4, 2), part
     trials = [
-        run(workers=100, population=100, ahead=ahead, seed=seed) for ahead in (0.0, 0.5) for seed in (0, 1)
+        run(workers=100, population=100, overlap=overlap, seed=seed)
+        for overlap in (0.0, 0.5)
+        for seed in (0, 1)
     ]
-    trials += [run(workers=100, population=100, lost=0.01), run(ahead=0.5, driver=0.01)]
+    trials += [run(workers=100, population=100, lost=0.01), run(overlap=0.5, driver=0.01)]
     text = scale_report.report(trials, {"d = 5": 0.1})
     for title in ("The driver", "Waiting", "lost nodes", "From one worker", "Where the driver"):
         assert title in text

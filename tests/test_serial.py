@@ -44,10 +44,10 @@ def test_an_exit_and_a_panic_fail_their_point(error: BaseException) -> None:
     assert [failure.reason.partition(":")[0] for failure in result.failures] == [type(error).__name__]
 
 
-@pytest.mark.parametrize("ahead", [0.0, 0.5])
+@pytest.mark.parametrize("overlap", [0.0, 0.5])
 @pytest.mark.parametrize("error", [faults.Own("mine"), asyncio.CancelledError(), GeneratorExit()], ids=repr)
 def test_what_else_is_no_exception_goes_through_and_the_run_goes_on(
-    error: BaseException, ahead: float, tmp_path: Path
+    error: BaseException, overlap: float, tmp_path: Path
 ) -> None:
     calls, broken = 0, True
 
@@ -58,9 +58,9 @@ def test_what_else_is_no_exception_goes_through_and_the_run_goes_on(
             raise error
         return float(x @ x)
 
-    whole = fmnes.minimize(lambda x: float(x @ x), ahead=ahead, **RUN)
+    whole = fmnes.minimize(lambda x: float(x @ x), overlap=overlap, **RUN)
     with pytest.raises(type(error)) as caught:
-        fmnes.minimize(fun, ahead=ahead, run_dir=tmp_path / "run", **RUN)
+        fmnes.minimize(fun, overlap=overlap, run_dir=tmp_path / "run", **RUN)
     assert caught.value is error and calls == 20
     broken = False
     result = fmnes.resume(tmp_path / "run", fun)

@@ -386,6 +386,7 @@ _HABITS = (
         "them in the place of x0, such as {'width': fmnes.Real(0.1, 10)}",
     ),
     ("integers", ("integrality",), "integers="),
+    ("overlap", ("ahead",), "overlap="),
     ("workers", ("n_jobs", "processes", "num_workers", "max_workers"), "workers= (-1: one for each core)"),
     (
         "progress",

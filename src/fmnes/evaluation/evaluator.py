@@ -174,13 +174,13 @@ def further(tasks: Sequence[Task], room: float) -> list[int]:
     return found
 
 
-def check_takes_stream(evaluator: Any, ahead: float) -> None:
+def check_takes_stream(evaluator: Any, overlap: float) -> None:
     """Closes the evaluator if it does not."""
-    if ahead and not getattr(evaluator, "takes_ahead", False):
+    if overlap and not getattr(evaluator, "takes_ahead", False):
         evaluator.close()
         raise ArgumentError(
-            f"ahead: found {shown(ahead)} where all points of a generation are evaluated together; wanted 0, "
-            "or workers="
+            f"overlap: found {shown(overlap)} where all points of a generation are evaluated together; "
+            "wanted 0, or workers="
         )
 
 

@@ -53,7 +53,7 @@ def take_back(directory: RunDirectory, matches: Matches) -> Forgotten:
     """The failed evaluations that match, and all that depends on them."""
     log = directory.log
     state = _restore(directory)
-    in_order = state.opt.flow is None
+    in_order = state.opt.overlap_scheduler is None
 
     def moment(row: Logged) -> tuple[float, ...]:
         # Generation by generation; points that are handed out ahead count in the order in which they come.

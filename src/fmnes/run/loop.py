@@ -297,7 +297,7 @@ class Loop:
 
     def _run_one(self) -> Stop:
         """One search, to its end."""
-        work, flow = self._work, self.state.opt.flow
+        work, flow = self._work, self.state.opt.overlap_scheduler
         self._seen = -1
         if stop := run_limit_reached(self.state, self._settings):
             return stop

@@ -140,7 +140,7 @@ def minimize(
     known: Any = (),
     covariance: ArrayLike | None = None,
     warm_start: Result | str | os.PathLike[str] | None = None,
-    ahead: float = 0.0,
+    overlap: float = 0.0,
     keep_evaluations: bool = False,
     run_dir: str | os.PathLike[str] | None = None,
     callback: Callable[[View], Any] | None = None,
@@ -233,7 +233,7 @@ def minimize(
         A result or a run directory to start from: its best point, and its shape with longer steps. x0, sigma0
         and covariance given here take precedence; of named parameters only the bounds do. Its values are not
         taken over: see `known`.
-    ahead : float, optional
+    overlap : float, optional
         With `workers`: the share of a generation, from 0 to 1, that may be handed out early to workers that
         would wait for its slowest evaluation; these points belong to the next generation. If evaluation times
         differ, this saves half of the time or more, but the run cannot be repeated exactly.
@@ -321,13 +321,13 @@ def minimize(
         max_evaluations=max_evaluations,
         xtol=xtol,
         ftol=ftol,
-        ahead=ahead,
+        overlap=overlap,
     )
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.
     evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
-    check_takes_stream(evaluator, opt.ahead)
+    check_takes_stream(evaluator, opt.overlap)
     state = RunState(opt, start=StartPoint(open=settings.evaluate_start))
     config = _describe_run(fun, settings, opt, space)
     kept_as = space_from_config(config, len(opt.x0)) if keep_evaluations else None

@@ -37,7 +37,7 @@ class SearchOptions(TypedDict, total=False):
     rng: int | np.random.Generator | None
     known: Any
     covariance: ArrayLike | None
-    ahead: float
+    overlap: float
 
 
 class RunOptions(SearchOptions, total=False):

@@ -151,7 +151,7 @@ def resume(
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
                 evaluator = settings.evaluator(objective, executor, len(state.opt.x0), run_dir, space)
-                check_takes_stream(evaluator, state.opt.ahead)
+                check_takes_stream(evaluator, state.opt.overlap)
                 directory.finish(None)  # it goes on: the old result is not its result any more
             directory.update_config({**directory.config, "settings": settings.as_json()})
             return run_session(

@@ -79,7 +79,7 @@ class Optimizer(Generic[X, Xs]):
         As in `fmnes.minimize`.
     covariance : array_like, optional
         As in `fmnes.minimize`.
-    ahead : float, optional
+    overlap : float, optional
         The share of a generation that may be handed out early. Points are then asked for by `ask(n)` only,
         and values count in the order in which they arrive.
 
@@ -145,7 +145,7 @@ class Optimizer(Generic[X, Xs]):
         ftol: float | None = 1e-12,
         known: Any = (),
         covariance: ArrayLike | None = None,
-        ahead: float = 0.0,
+        overlap: float = 0.0,
     ) -> None:
         self.space, numbers = unpack(
             x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known
@@ -194,9 +194,9 @@ class Optimizer(Generic[X, Xs]):
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
-        share = check_overlap(ahead, start)
-        self.flow = OverlapScheduler(self, share) if share else None
-        """Hands out points ahead of their generation; None: each generation waits for its last value."""
+        share = check_overlap(overlap, start)
+        self.overlap_scheduler = OverlapScheduler(self, share) if share else None
+        """Hands out points of the next generation before this one is complete; None: it waits."""
 
     # -- asking and telling ----------------------------------------------------------------------------------
 
@@ -229,7 +229,7 @@ class Optimizer(Generic[X, Xs]):
         ArgumentError
             n is not a positive whole number.
         UsageError
-            n is missing although the optimizer was made with `ahead`.
+            n is missing although the optimizer was made with `overlap`.
 
         Examples
         --------
@@ -239,9 +239,12 @@ class Optimizer(Generic[X, Xs]):
         """
         if n is not None:
             wanted: int = check_number("n", n, above=0, whole=True, optional=False)
-            return self._hand_out(wanted) if self.flow is None else self._hand_out_ahead(self.flow, wanted)
-        if self.flow is not None:
-            raise UsageError("ask: found no number together with ahead; wanted ask(n), and tell(id, value)")
+            scheduler = self.overlap_scheduler
+            return (
+                self._hand_out(wanted) if scheduler is None else self._hand_out_overlapping(scheduler, wanted)
+            )
+        if self.overlap_scheduler is not None:
+            raise UsageError("ask: found no number together with overlap; wanted ask(n), and tell(id, value)")
         current, self._asked = self._wanted()
         x = current.points(self._asked)
         if self.space is not None:
@@ -496,7 +499,7 @@ class Optimizer(Generic[X, Xs]):
             The new search.
         """
         limits = {**self._limits(), "max_evaluations": max_evaluations}
-        limits["ahead"] = self.ahead
+        limits["overlap"] = self.overlap
         opt = type(self)(**self._start.again(x0, sigma0, population_size), **limits, rng=0)
         opt._distribution = Distribution(opt._start, self._distribution.rng)
         opt._memory = self._memory
@@ -514,9 +517,9 @@ class Optimizer(Generic[X, Xs]):
                 raise SnapshotError("a slot without its twin")
 
     @property
-    def ahead(self) -> float:
+    def overlap(self) -> float:
         """The share of a generation that may be handed out early."""
-        return 0.0 if self.flow is None else self.flow.share
+        return 0.0 if self.overlap_scheduler is None else self.overlap_scheduler.share
 
     def _limits(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in LIMITS}
@@ -554,18 +557,18 @@ class Optimizer(Generic[X, Xs]):
             Point(self._name(current, i).id, self._told(current.x[i])) for i in current.hand_out(slots, n)
         ]
 
-    def _hand_out_ahead(self, flow: OverlapScheduler, n: int) -> list[Point[X]]:
+    def _hand_out_overlapping(self, scheduler: OverlapScheduler, n: int) -> list[Point[X]]:
         points: list[Point[X]] = []
-        while len(points) < n and (found := flow.take()) is not None:
+        while len(points) < n and (found := scheduler.take()) is not None:
             (generation, slot, redraw), x = found
             id = Name(self.restart, generation, slot, redraw, digest_of(x)).id
             points.append(Point(id, self._told(x)))
         return points
 
-    def _tell_ahead(self, flow: OverlapScheduler, name: Name, f: float, lost: bool) -> None:
+    def _tell_overlapping(self, scheduler: OverlapScheduler, name: Name, f: float, lost: bool) -> None:
         """What is not out any more has been told, or was forgotten."""
         short = (name.generation, name.slot, name.redraw)
-        known = flow.out.get(short) if name.restart == self.restart else None
+        known = scheduler.out.get(short) if name.restart == self.restart else None
         late = (name.restart, name.generation) > (self.restart, self.generation)
         if late or (known is not None and digest_of(known.x) != name.mark):
             raise ArgumentError(
@@ -573,17 +576,17 @@ class Optimizer(Generic[X, Xs]):
                 f"of a later generation than {self.generation}"
             )
         if known is not None and lost:
-            flow.give_back(short)
+            scheduler.give_back(short)
         elif known is not None:
-            flow.tell(short, f)
+            scheduler.tell(short, f)
 
     def _name(self, current: Generation, slot: int) -> Name:
         redraw = int(current.redraws[slot])
         return Name(self.restart, self.generation, slot, redraw, digest_of(current.x[slot]))
 
     def _tell_one(self, name: Name, f: float, lost: bool) -> None:
-        if self.flow is not None:
-            return self._tell_ahead(self.flow, name, f, lost)
+        if self.overlap_scheduler is not None:
+            return self._tell_overlapping(self.overlap_scheduler, name, f, lost)
         if name[:2] < (self.restart, self.generation):
             return  # an answer to a generation that is over
         current = self._current or self._wanted()[0]  # drawn again, if it was saved before it was asked for
@@ -863,9 +866,9 @@ class Optimizer(Generic[X, Xs]):
         parts.append(self._memory.dump())
         if self._current is not None:
             parts.append(self._current.dump())
-        if self.flow is not None:
-            metadata["ahead"] = self.ahead
-            parts.append(self.flow.dump())
+        if self.overlap_scheduler is not None:
+            metadata["overlap"] = self.overlap
+            parts.append(self.overlap_scheduler.dump())
         for more_metadata, more_arrays in parts:
             metadata |= more_metadata
             arrays |= more_arrays
@@ -912,7 +915,7 @@ class Optimizer(Generic[X, Xs]):
             raise SnapshotError(f"kind {metadata['kind']!r}, wanted {KIND!r}")
         limits = {name: metadata[name] for name in LIMITS}
         start = Start.restore(metadata, arrays)
-        opt = cls(**start.arguments(), **limits, rng=0, ahead=metadata.get("ahead", 0.0))
+        opt = cls(**start.arguments(), **limits, rng=0, overlap=metadata.get("overlap", 0.0))
         d = len(start.x0)
         if "parameters" in metadata:
             opt.space = Space.from_json(metadata["parameters"])
@@ -930,8 +933,8 @@ class Optimizer(Generic[X, Xs]):
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt._best = restore_best(metadata, arrays, d)
         opt._memory.restore(arrays)
-        if opt.flow is not None:
-            opt.flow.restore(metadata, arrays)
+        if opt.overlap_scheduler is not None:
+            opt.overlap_scheduler.restore(metadata, arrays)
         elif "current.z" in arrays:
             drawn = opt._distribution
             opt._current = Generation.restore(metadata, arrays, drawn.draws, drawn.population_size, d)

@@ -1,4 +1,4 @@
-"""Handing out ahead: more points under way than a generation has, so that nobody waits for its slowest.
+"""Overlapping generations: more points are under way than a generation has, so that no worker is idle.
 
 A generation is complete when λ values have come in, whichever points they belong to. Up to a share of λ more
 are handed out meanwhile; those that have not answered by then are of the next generation. The strategy takes
@@ -35,23 +35,23 @@ Floats = NDArray[np.float64]
 Name = tuple[int, int, int]
 
 
-def check_overlap(ahead: Any, start: Start) -> float:
-    """The share as a number; what handing out ahead does not go together with is said here."""
-    if not is_number(ahead) or not 0 <= ahead <= 1:
-        raise ArgumentError(f"ahead: found {shown(ahead)}, wanted a share of the population, from 0 to 1")
-    if ahead and start.grid is not None:
-        raise ArgumentError(f"ahead: found {shown(ahead)} together with integers; wanted 0 with those")
-    if ahead and start.max_redraws is not None:
+def check_overlap(overlap: Any, start: Start) -> float:
+    """The share as a number; raises ArgumentError for options that exclude an overlap."""
+    if not is_number(overlap) or not 0 <= overlap <= 1:
+        raise ArgumentError(f"overlap: found {shown(overlap)}, wanted a share of the population, from 0 to 1")
+    if overlap and start.grid is not None:
+        raise ArgumentError(f"overlap: found {shown(overlap)} together with integers; wanted 0 with those")
+    if overlap and start.max_redraws is not None:
         raise ArgumentError(
-            f"ahead: found {shown(ahead)} together with fmnes.Resampling; wanted 0 with that, or the method "
-            "itself, which needs no resampling"
+            f"overlap: found {shown(overlap)} together with fmnes.Resampling; wanted 0 with that, or the "
+            "method itself, which needs no resampling"
         )
-    if ahead and not takes_points_from_elsewhere(start.strategy):
+    if overlap and not takes_points_from_elsewhere(start.strategy):
         raise ArgumentError(
-            f"ahead: found {shown(ahead)} with {start.strategy.name!r}, which has no `coordinates` and takes "
-            "its own points only; wanted 0"
+            f"overlap: found {shown(overlap)} with {start.strategy.name!r}, which has no `coordinates` and "
+            "takes its own points only; wanted 0"
         )
-    return float(ahead)
+    return float(overlap)
 
 
 def shortened(z: Floats, age: NDArray[np.int64], fresh: float) -> Floats:
@@ -89,7 +89,7 @@ class Block(NamedTuple):
     size: int
     """λ"""
     most: int
-    """How many may be under way or answered: λ, and the share that is ahead."""
+    """How many may be under way or answered: λ, and the share that overlaps."""
 
     def given(self, slot: int) -> DrawnPoint:
         return DrawnPoint(self.x[slot], self.y[slot], self.z[slot])
@@ -218,21 +218,21 @@ class OverlapScheduler:
         points = {**self.out, **{name: given for name, (given, _, _) in self._answered.items()}}
         values = [[math.nan, 0.0]] * len(self.out) + [[f, made] for _, f, made in self._answered.values()]
         arrays = {
-            "ahead.names": np.array([name[:2] for name in points], dtype=np.int64).reshape(-1, 2),
-            "ahead.y": np.array([given.y for given in points.values()]).reshape(-1, d),
-            "ahead.values": np.array(values, dtype=float).reshape(-1, 2),
+            "overlap.names": np.array([name[:2] for name in points], dtype=np.int64).reshape(-1, 2),
+            "overlap.y": np.array([given.y for given in points.values()]).reshape(-1, d),
+            "overlap.values": np.array(values, dtype=float).reshape(-1, 2),
         }
         if self._block is not None:
-            arrays["ahead.z"] = self._block.z
-        return {"ahead_out": len(self.out)}, arrays
+            arrays["overlap.z"] = self._block.z
+        return {"overlap_out": len(self.out)}, arrays
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Into a fresh one. Whoever had the points that are out may be gone: they are handed out again."""
         distribution, d = self._opt._distribution, len(self._opt.x0)
-        block = self._draw(arrays["ahead.z"]) if "ahead.z" in arrays else None
-        names, out = arrays["ahead.names"], count(metadata["ahead_out"])
+        block = self._draw(arrays["overlap.z"]) if "overlap.z" in arrays else None
+        names, out = arrays["overlap.names"], count(metadata["overlap_out"])
         n = len(shaped(names, (len(names), 2), kinds="i"))
-        y, values = finite(arrays["ahead.y"], (n, d)), shaped(arrays["ahead.values"], (n, 2))
+        y, values = finite(arrays["overlap.y"], (n, d)), shaped(arrays["overlap.values"], (n, 2))
         x, _ = distribution.seen(y)
         x.setflags(write=False)
         for i, (generation, slot) in enumerate(names.tolist()):

@@ -1,4 +1,4 @@
-"""Handing out ahead: nobody waits for the slowest evaluation, and the search stays a right one."""
+"""Overlapping generations: no worker waits for the slowest evaluation, and the search stays a right one."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def rosenbrock(x: Any) -> float:
     return float(np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2))
 
 
-def optimizer(d: int = 5, ahead: float = 0.5, **options: Any) -> Optimizer:
-    return Optimizer(np.full(d, 3.0), 2.0, ahead=ahead, rng=1, **{"population_size": 10, **options})
+def optimizer(d: int = 5, overlap: float = 0.5, **options: Any) -> Optimizer:
+    return Optimizer(np.full(d, 3.0), 2.0, overlap=overlap, rng=1, **{"population_size": 10, **options})
 
 
 def moved(opt: Optimizer) -> Optimizer:
@@ -108,7 +108,7 @@ class Recording(fmnes.XNES):
 
 def test_a_point_handed_out_ahead_counts_where_it_is_in_the_new_distribution() -> None:
     Recording.seen.clear()
-    opt = optimizer(method=Recording(), ahead=1.0)
+    opt = optimizer(method=Recording(), overlap=1.0)
     points = opt.ask(20)
     assert len(points) == 20
     for id, x in points[5:15]:
@@ -128,7 +128,7 @@ def test_a_point_handed_out_ahead_counts_where_it_is_in_the_new_distribution() -
 
 
 def opt_draws() -> Any:
-    return optimizer(method="xnes", ahead=1.0)._distribution.draw_rows(20)
+    return optimizer(method="xnes", overlap=1.0)._distribution.draw_rows(20)
 
 
 # -- generations --------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_a_generation_ends_with_its_first_values_whichever_they_are() -> None:
 
 
 def test_no_more_than_the_share_is_ever_under_way() -> None:
-    opt, rng = optimizer(ahead=0.3), np.random.default_rng(0)
+    opt, rng = optimizer(overlap=0.3), np.random.default_rng(0)
     out: list[Any] = []
     for _ in range(500):
         out += opt.ask(100)
@@ -159,8 +159,8 @@ def test_no_more_than_the_share_is_ever_under_way() -> None:
 
 
 def test_without_it_nothing_has_changed() -> None:
-    opt = optimizer(ahead=0)
-    assert opt.flow is None
+    opt = optimizer(overlap=0)
+    assert opt.overlap_scheduler is None
     assert len(opt.ask(100)) == 10
 
 
@@ -206,7 +206,7 @@ def test_lost_points_are_handed_out_again_and_late_answers_ignored() -> None:
 def simulated(opt: Optimizer, fun: Any, workers: int, target: float, limit: int, slow: float = 1.0) -> bool:
     """With so many workers, in virtual time; those of negative x[0] - 1 are slow. Is the target reached?"""
     rng = np.random.default_rng(5)
-    flow = opt.flow
+    flow = opt.overlap_scheduler
     assert flow is not None
     under_way: list[Any] = []
     clock, free = 0.0, workers
@@ -226,30 +226,30 @@ def simulated(opt: Optimizer, fun: Any, workers: int, target: float, limit: int,
 
 def test_it_does_not_collapse_where_all_points_are_of_the_generation_before() -> None:
     for seed in range(3):
-        opt = Optimizer([-1.0, 2.0], 0.5, population_size=6, ahead=1.0, rng=seed)
+        opt = Optimizer([-1.0, 2.0], 0.5, population_size=6, overlap=1.0, rng=seed)
         assert simulated(opt, rosenbrock, 6, 1e-6, 5000)
 
 
 @through("method", METHODS)
 def test_it_converges_with_every_method(method: str) -> None:
-    opt = optimizer(method=method, ahead=1.0, population_size=20)
+    opt = optimizer(method=method, overlap=1.0, population_size=20)
     assert simulated(opt, ellipsoid, 20, 1e-8, 6000)
 
 
 def test_it_converges_where_half_of_the_space_is_slow() -> None:
-    opt = optimizer(d=5, ahead=0.5, population_size=40)
+    opt = optimizer(d=5, overlap=0.5, population_size=40)
     assert simulated(opt, rosenbrock, 40, 1e-6, 12_000, slow=5.0)
 
 
 def test_it_does_not_collapse_where_most_points_are_old() -> None:
     for seed in range(2):
         opt = Optimizer(np.full(10, 30.0), 20.0, population_size=50, rng=seed)
-        opt.flow = OverlapScheduler(opt, 2.0)  # more than anybody may ask for
+        opt.overlap_scheduler = OverlapScheduler(opt, 2.0)  # more than anybody may ask for
         assert simulated(opt, lambda x: float(x @ x), 100, 1e-6, 15_000)
 
 
 def test_points_stay_inside_the_bounds_and_find_an_optimum_there() -> None:
-    opt = Optimizer(np.full(4, 1.5), 0.5, bounds=(1, 2), ahead=0.5, population_size=12, rng=1)
+    opt = Optimizer(np.full(4, 1.5), 0.5, bounds=(1, 2), overlap=0.5, population_size=12, rng=1)
     lowest = []
 
     def fun(x: Any) -> float:
@@ -262,22 +262,24 @@ def test_points_stay_inside_the_bounds_and_find_an_optimum_there() -> None:
 
 def test_steps_of_several_lengths_and_named_parameters() -> None:
     space = {"a": fmnes.Real(1e-6, 1, log=True), "b": fmnes.Real(-5, 5)}
-    opt = Optimizer(space, ahead=0.5, population_size=12, rng=1)
+    opt = Optimizer(space, overlap=0.5, population_size=12, rng=1)
     while opt.best.fun > 1e-6 and opt.evaluations < 3000:
         for id, x in opt.ask(5)[::-1]:
             opt.tell(id, np.log10(x["a"] / 1e-3) ** 2 + (x["b"] - 1) ** 2)
     assert opt.best.fun <= 1e-6
-    opt = Optimizer([1.0, 100.0], [1.0, 100.0], ahead=0.5, population_size=12, rng=1)
+    opt = Optimizer([1.0, 100.0], [1.0, 100.0], overlap=0.5, population_size=12, rng=1)
     assert simulated(opt, lambda x: float(x[0] ** 2 + (x[1] / 100) ** 2), 12, 1e-8, 3000)
     rows = opt._distribution.draw_rows(6)
     np.testing.assert_allclose(opt._distribution.coordinates(opt._distribution.points(rows)), rows, atol=1e-8)
 
 
 def test_bounds_that_fail_are_not_evaluated() -> None:
-    opt = Optimizer([0.1, 0.1], 1.0, bounds=(0, 3), bounds_as="failure", ahead=0.5, population_size=12, rng=1)
+    opt = Optimizer(
+        [0.1, 0.1], 1.0, bounds=(0, 3), bounds_as="failure", overlap=0.5, population_size=12, rng=1
+    )
     assert simulated(opt, lambda x: 1 / (x >= 0).all() * ellipsoid(x), 12, 1e-6, 4000)
     tiny = [(0, 1e-9)] * 10
-    opt = Optimizer(np.zeros(10), 1.0, bounds=tiny, bounds_as="failure", ahead=0.5, rng=1)
+    opt = Optimizer(np.zeros(10), 1.0, bounds=tiny, bounds_as="failure", overlap=0.5, rng=1)
     assert opt.ask(1) == [] and opt.stop_reason is fmnes.StopReason.NO_FEASIBLE
 
 
@@ -296,7 +298,7 @@ def test_a_saved_one_goes_on_as_if_it_had_never_stopped(told: int, tmp_path: Pat
             one.tell(id, ellipsoid(x))
     assert {id for id, _ in other.ask(100)} == {id for id, _ in [*out[1::2], *opt.ask(100)]}
     for one in (opt, other):
-        one.flow.take_back()  # type: ignore[union-attr]
+        one.overlap_scheduler.take_back()  # type: ignore[union-attr]
         while one.generation < 12:
             for id, x in sorted(one.ask(100)):
                 one.tell(id, ellipsoid(x))
@@ -311,16 +313,16 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     opt.ask(100)
     metadata, arrays = opt.dump()
     for name, bad in (
-        ("ahead.names", arrays["ahead.names"] + 99),
-        ("ahead.names", arrays["ahead.names"] - 99),
-        ("ahead.y", arrays["ahead.y"] * np.nan),
-        ("ahead.z", arrays["ahead.z"][:3]),
-        ("ahead.values", arrays["ahead.values"][:2]),
+        ("overlap.names", arrays["overlap.names"] + 99),
+        ("overlap.names", arrays["overlap.names"] - 99),
+        ("overlap.y", arrays["overlap.y"] * np.nan),
+        ("overlap.z", arrays["overlap.z"][:3]),
+        ("overlap.values", arrays["overlap.values"][:2]),
     ):
         with pytest.raises(SnapshotError):
             Optimizer.restore(metadata, {**arrays, name: bad})
     with pytest.raises(SnapshotError):
-        Optimizer.restore({**metadata, "ahead_out": -1}, arrays)
+        Optimizer.restore({**metadata, "overlap_out": -1}, arrays)
 
 
 class Foreign:
@@ -347,15 +349,15 @@ class Foreign:
 @through(
     ("options", "words"),
     [
-        ({"ahead": 1.5}, "ahead: found 1.5, wanted a share"),
-        ({"ahead": -0.1}, "ahead: found -0.1"),
-        ({"ahead": True}, "ahead: found True"),
-        ({"ahead": "yes"}, "ahead: found 'yes'"),
-        ({"ahead": float("nan")}, "ahead: found nan"),
-        ({"ahead": 0.5, "integers": [True, False]}, "together with integers"),
-        ({"ahead": 0.5, "method": fmnes.Resampling(fmnes.XNES())}, "together with fmnes.Resampling"),
-        ({"ahead": 0.5, "method": Foreign()}, "takes its own points only"),
-        ({"ahead": 0.5, "vectorized": True}, "evaluated together"),
+        ({"overlap": 1.5}, "overlap: found 1.5, wanted a share"),
+        ({"overlap": -0.1}, "overlap: found -0.1"),
+        ({"overlap": True}, "overlap: found True"),
+        ({"overlap": "yes"}, "overlap: found 'yes'"),
+        ({"overlap": float("nan")}, "overlap: found nan"),
+        ({"overlap": 0.5, "integers": [True, False]}, "together with integers"),
+        ({"overlap": 0.5, "method": fmnes.Resampling(fmnes.XNES())}, "together with fmnes.Resampling"),
+        ({"overlap": 0.5, "method": Foreign()}, "takes its own points only"),
+        ({"overlap": 0.5, "vectorized": True}, "evaluated together"),
     ],
 )
 def test_what_it_does_not_go_together_with(options: dict[str, Any], words: str) -> None:
@@ -419,18 +421,18 @@ def broken(x):
 
 @pytest.fixture
 def objectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    (tmp_path / "objectives_ahead.py").write_text(textwrap.dedent(SOURCE).replace("\\\\n", "\\n"))
+    (tmp_path / "objectives_overlap.py").write_text(textwrap.dedent(SOURCE).replace("\\\\n", "\\n"))
     (tmp_path / "marks").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("FMNES_TEST_MARKS", str(tmp_path / "marks"))
-    sys.modules.pop("objectives_ahead", None)
-    import objectives_ahead  # type: ignore[import-not-found]
+    sys.modules.pop("objectives_overlap", None)
+    import objectives_overlap  # type: ignore[import-not-found]
 
-    return objectives_ahead
+    return objectives_overlap
 
 
 def minimized(fun: Any, **options: Any) -> fmnes.Result:
-    usual: dict[str, Any] = {"workers": 2, "population_size": 8, "rng": 1, "ahead": 0.5}
+    usual: dict[str, Any] = {"workers": 2, "population_size": 8, "rng": 1, "overlap": 0.5}
     return fmnes.minimize(fun, np.full(4, 2.0), 1.0, **{**usual, **options})
 
 
@@ -447,7 +449,7 @@ def test_workers_go_on_while_the_slowest_is_still_out(objectives: Any) -> None:
     result = minimized(objectives.uneven, max_evaluations=100, keep_evaluations=True)
     assert result.nfev == 100 and result.n_infeasible > 0
     assert overlaps(result.evaluations) > 3
-    patient = minimized(objectives.uneven, max_evaluations=30, keep_evaluations=True, ahead=0)
+    patient = minimized(objectives.uneven, max_evaluations=30, keep_evaluations=True, overlap=0)
     assert overlaps(patient.evaluations) == 0
 
 
@@ -588,10 +590,10 @@ DRIVER = """
 import sys
 import numpy as np
 import fmnes
-from objectives_ahead import uneven
+from objectives_overlap import uneven
 
 if __name__ == "__main__":
-    fmnes.minimize(uneven, np.full(4, 2.0), 1.0, workers=2, population_size=8, rng=1, ahead=0.5,
+    fmnes.minimize(uneven, np.full(4, 2.0), 1.0, workers=2, population_size=8, rng=1, overlap=0.5,
                    xtol=None, ftol=None, run_dir=sys.argv[1])
 """
 
@@ -661,7 +663,7 @@ def test_answers_to_other_points_are_only_remembered(tmp_path: Path) -> None:
 def test_as_many_points_as_workers(options: dict[str, Any], expected: int, tmp_path: Path) -> None:
     run = tmp_path / "run"
     views = []
-    options = {"population_size": "workers", "ahead": 0, "max_evaluations": 1, "run_dir": run, **options}
+    options = {"population_size": "workers", "overlap": 0, "max_evaluations": 1, "run_dir": run, **options}
     minimized(ellipsoid, evaluate_start=True, **options)
     result = fmnes.resume(run, ellipsoid, workers=1, max_evaluations=401, callback=lambda v: views.append(v))
     assert result.nfev == 401
@@ -678,7 +680,7 @@ def test_as_many_points_as_workers(options: dict[str, Any], expected: int, tmp_p
 )
 def test_where_there_is_no_number_of_workers(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
-        minimized(ellipsoid, population_size="workers", ahead=0, **options)
+        minimized(ellipsoid, population_size="workers", overlap=0, **options)
 
 
 @pytest.mark.parametrize("timeout", [None, 30.0])
@@ -697,14 +699,14 @@ def test_executors_are_handed_points_ahead(objectives: Any, timeout: float | Non
         ended = began + result.evaluations.seconds
         under_way = [int(((began <= moment) & (ended > moment)).sum()) for moment in began]
         assert max(under_way) <= n  # what waits in the pool was drawn too early
-        patient = minimized(objectives.uneven, **{**options, "max_evaluations": 25}, executor=pool, ahead=0)
+        patient = minimized(objectives.uneven, **{**options, "max_evaluations": 25}, executor=pool, overlap=0)
         assert overlaps(patient.evaluations) == 0
 
 
 def test_a_queue_of_files_is_handed_points_ahead(objectives: Any, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from fmnes.evaluation.queue.worker import work; "
-        "import objectives_ahead as o; work(Path(sys.argv[1]), o.uneven)"
+        "import objectives_overlap as o; work(Path(sys.argv[1]), o.uneven)"
     )
     queue = fmnes.FileQueue(tmp_path / "queue")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
