@@ -16,9 +16,10 @@ from numpy.testing import assert_allclose
 import fmnes
 from fmnes import ArgumentError, Optimizer, StopReason
 from fmnes.search import archive as memory_module
-from fmnes.search.archive import Memory
+from fmnes.search.archive import Archive
 from fmnes.search.grid import Grid, check_integers, grid_of, margin
 from fmnes.search.polling import all_points, neighbours, number_of_points
+from fmnes.search.screen import Source, screen
 from tests import variants
 from tests.reference.margin import margin as literal_margin
 from tests.rows import through
@@ -424,7 +425,7 @@ def test_saved_and_loaded_at_any_moment(problem: Any, method: Any, tmp_path: Pat
     assert one.mean.tobytes() == two.mean.tobytes()
     assert one.covariance.tobytes() == two.covariance.tobytes()
     if given is DISCRETE:
-        assert one._memory.dump()[1]["memory.x"].tobytes() == two._memory.dump()[1]["memory.x"].tobytes()
+        assert one._archive.dump()[1]["archive.x"].tobytes() == two._archive.dump()[1]["archive.x"].tobytes()
 
 
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
@@ -479,16 +480,16 @@ def test_the_same_however_it_is_evaluated(how: dict[str, Any]) -> None:
 
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "MAX_POINTS", 3)
-    memory = Memory(2)
+    memory = Archive(2)
     for i in range(5):
         memory.add(np.array([i, 0.0]), float(i) if i < 4 else np.inf)
     assert memory.get(np.zeros(2)) == 0  # until a generation is complete
     memory.forget_oldest()
     assert [memory.get(np.array([i, -0.0])) for i in range(4)] == [None, None, 2, 3]
     assert math.isnan(memory.get(np.array([4.0, 0.0])) or 0.0)
-    again = Memory(2)
+    again = Archive(2)
     again.restore(memory.dump()[1])
-    assert again.dump()[1]["memory.f"].tobytes() == memory.dump()[1]["memory.f"].tobytes()
+    assert again.dump()[1]["archive.f"].tobytes() == memory.dump()[1]["archive.f"].tobytes()
     assert len(again) == 3
     fun = Counting(failing)
     result = fmnes.minimize(fun, **DISCRETE, rng=3, max_evaluations=5000)
@@ -496,7 +497,21 @@ def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.nfev == len(fun.points) > len(set(fun.points))
 
 
-@through("name", ["memory.x", "memory.f", "scale", "integers"])
+def test_each_slot_says_where_its_value_comes_from() -> None:
+    archive = Archive(1)
+    archive.add(np.array([1.0]), 5.0)
+    archive.add(np.array([2.0]), np.nan)
+    x = np.array([[0.0], [1.0], [2.0], [3.0], [0.0], [4.0], [9.0]])
+    screened = screen(x, x[:, 0] < 9, archive, pending=[np.array([4.0])])
+    assert screened is not None
+    source = [Source(int(i)).name for i in screened.source]
+    assert source == ["EVALUATED", "KNOWN", "KNOWN", "EVALUATED", "DUPLICATE", "DUPLICATE", "OUTSIDE"]
+    assert screened.values[1] == 5 and np.isnan(np.delete(screened.values, 1)).all()
+    assert np.flatnonzero(screened.failed).tolist() == [2, 6] and screened.n_known == 2
+    assert screen(x, None, None) is None
+
+
+@through("name", ["archive.x", "archive.f", "scale", "integers"])
 @through("damage", [np.inf, -1.0, "shape", "gone"])
 def test_a_damaged_file_is_refused(name: str, damage: Any) -> None:
     opt = Optimizer(**DISCRETE, rng=1)
@@ -507,7 +522,7 @@ def test_a_damaged_file_is_refused(name: str, damage: Any) -> None:
         arrays[name] = np.concatenate((array, array))
     elif damage != "gone":
         arrays[name] = np.full_like(array, damage)
-    if (name, damage) in {("memory.x", -1.0), ("memory.f", -1.0), ("integers", "gone")}:
+    if (name, damage) in {("archive.x", -1.0), ("archive.f", -1.0), ("integers", "gone")}:
         return  # what could have been written
     with pytest.raises(fmnes.SnapshotError):
         Optimizer.restore(metadata, arrays)
@@ -517,11 +532,18 @@ def test_a_slot_that_waits_for_nothing_is_refused() -> None:
     opt = Optimizer([0.0], 0.7, integers=True, population_size=12, method="cma-es", rng=1)
     opt.ask()
     metadata, arrays = opt.dump()
-    assert arrays["current.duplicates"].any()
-    arrays["current.x"] = arrays["current.x"].copy()
-    arrays["current.x"][arrays["current.duplicates"]] = 77.0
-    with pytest.raises(fmnes.SnapshotError, match="twin"):
-        Optimizer.restore(metadata, arrays)
+    duplicates = arrays["current.source"] == Source.DUPLICATE
+    assert duplicates.any()
+    moved = arrays["current.x"].copy()
+    moved[duplicates] = 77.0
+    with pytest.raises(fmnes.SnapshotError, match="duplicate"):
+        Optimizer.restore(metadata, {**arrays, "current.x": moved})
+    unknown = np.where(duplicates, 99, arrays["current.source"])
+    with pytest.raises(fmnes.SnapshotError, match="99"):
+        Optimizer.restore(metadata, {**arrays, "current.source": unknown})
+    not_evaluated = np.full_like(arrays["current.source"], Source.OUTSIDE)
+    with pytest.raises(fmnes.SnapshotError, match="not to be evaluated"):
+        Optimizer.restore(metadata, {**arrays, "current.source": not_evaluated})
 
 
 @pytest.mark.parametrize(

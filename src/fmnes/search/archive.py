@@ -30,7 +30,7 @@ MAX_POINTS = 100_000
 MAX_BYTES = 2**24
 
 
-class Memory:
+class Archive:
     """Values by point, the oldest first. A failed evaluation is remembered too, as NaN."""
 
     def __init__(self, d: int) -> None:
@@ -62,14 +62,14 @@ class Memory:
         if not self._values:
             return {}, {}
         x = np.frombuffer(b"".join(self._values), dtype=np.float64).reshape(-1, self._d)
-        return {}, {"memory.x": x, "memory.f": np.array(list(self._values.values()))}
+        return {}, {"archive.x": x, "archive.f": np.array(list(self._values.values()))}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Into a fresh one."""
-        if "memory.x" not in arrays and "memory.f" not in arrays:
+        if "archive.x" not in arrays and "archive.f" not in arrays:
             return
-        f = arrays["memory.f"]
-        x = finite(arrays["memory.x"], (f.size, self._d))
+        f = arrays["archive.f"]
+        x = finite(arrays["archive.x"], (f.size, self._d))
         if np.isinf(shaped(f, (f.size,))).any():
             raise SnapshotError("infinity among the remembered values")
         for point, value in zip(x, f.tolist(), strict=True):

@@ -1,8 +1,7 @@
-"""One generation in progress: λ slots, each with a point that either has a value or still needs one.
+"""One generation in progress: λ slots, each with a point and, once it is known, its value.
 
-This one mechanism serves points outside the bounds (filled as failed before anybody is asked), lost
-evaluations (the slot stays open), resampling (a failed slot gets a new draw), points that are known already
-(filled from memory) and half-finished generations.
+A slot is open until its value counts. A lost evaluation leaves its slot open; with resampling a failed slot
+gets a new draw. `screen.py` decides which slots need no evaluation.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
 from fmnes.search.saved import Saved, count, finite, shaped
+from fmnes.search.screen import Screened, Source, read_sources
 
 Floats = NDArray[np.float64]
 
@@ -32,15 +32,14 @@ class Generation:
     """Slots that are not counted yet: those that need a value, and the `early` ones. (λ,)"""
     redraws: NDArray[np.int64]
     """How often each slot's point was drawn anew. (λ,)"""
+    source: NDArray[np.int8]
+    """The `Source` of each slot's value. (λ,)"""
     evaluated: int = 0
-    """Evaluations told in this generation."""
+    """Evaluations in this generation."""
     n_open: int = -1
     out_of_order: NDArray[np.bool_] | None = None
     """Open slots whose value is in `f` already, but waits until those in front of it have theirs: values are
     counted in slot order, whatever order they come in. None: there are none. (λ,)"""
-    duplicates: NDArray[np.bool_] | None = None
-    """Closed slots whose point is also that of an open slot: they get its value when all have theirs. None:
-    there are none. (λ,)"""
     poll: int | None = None
     """Of points that were not drawn, to be evaluated before the search ends: how many neighbours of the best
     point are known when they are. None: the points are draws."""
@@ -52,12 +51,13 @@ class Generation:
             self.n_open = int(np.count_nonzero(self.open))
 
     @classmethod
-    def of(cls, z: Floats, x: Floats, inside: NDArray[np.bool_] | None) -> Generation:
-        """Points that are not `inside` the bounds are failed from the start, at no cost. None: all are."""
+    def of(cls, z: Floats, x: Floats, screened: Screened | None) -> Generation:
+        """A generation of these draws and points; screened: None if all points are evaluated."""
         common = _common(len(x))
-        if inside is not None:
-            return cls(z, x, common.nans, inside, common.zeros)
-        return cls(z, x, common.nans, common.all, common.zeros, n_open=len(x))
+        if screened is None:
+            return cls(z, x, common.nans, common.all, common.zeros, common.evaluated, n_open=len(x))
+        open = screened.source == Source.EVALUATED
+        return cls(z, x, screened.values, open, common.zeros, screened.source)
 
     @property
     def complete(self) -> bool:
@@ -83,32 +83,24 @@ class Generation:
         self.evaluated += len(slots)
         self.n_open -= len(slots)
 
-    def answer(self, slots: NDArray[np.intp], values: Floats) -> None:
-        """Values of open slots that nobody had to evaluate."""
-        self.f, self.open = _with(self.f, slots, values), _with(self.open, slots, False)
-        self.n_open -= len(slots)
-
-    def wait_for_duplicates(self, slots: NDArray[np.intp]) -> None:
-        """`slots` are open ones that need no evaluation of their own."""
-        self.duplicates = _with(
-            _common(len(self.f)).none if self.duplicates is None else self.duplicates, slots, True
-        )
-        self.open = _with(self.open, slots, False)
-        self.n_open -= len(slots)
+    @property
+    def duplicates(self) -> NDArray[np.intp]:
+        """Slots that wait for the value of another slot."""
+        return np.flatnonzero((self.source == Source.DUPLICATE) & np.isnan(self.f))
 
     def fill_duplicates(self, slots: NDArray[np.intp], values: Floats) -> None:
-        self.f, self.duplicates = _with(self.f, slots, values), None
+        self.f = _with(self.f, slots, values)
 
-    def reopen(self, slots: NDArray[np.intp]) -> None:
-        """`slots` are filled ones, which need a value again."""
-        self.open = _with(self.open, slots, True)
-        self.n_open += len(slots)
-
-    def redraw(self, slots: NDArray[np.intp], z: Floats, x: Floats) -> None:
-        """New draws and points for these slots; those that were handed out stay as they were."""
+    def redraw(self, slots: NDArray[np.intp], z: Floats, x: Floats, screened: Screened | None) -> None:
+        """New draws and points for these failed slots."""
         self.z, self.x = _with(self.z, slots, z), _with(self.x, slots, x)
         self.redraws = _with(self.redraws, slots, self.redraws[slots] + 1)
-        self.handed_out = None  # whoever has a point of this generation has one that is told
+        source = Source.EVALUATED if screened is None else screened.source
+        self.source = _with(self.source, slots, source)
+        self.f = _with(self.f, slots, np.nan if screened is None else screened.values)
+        self.open = _with(self.open, slots, source == Source.EVALUATED)
+        self.n_open = int(np.count_nonzero(self.open))
+        self.handed_out = None  # all points that were handed out have their values
 
     # -- one by one ---------------------------------------------------------------------------------------
 
@@ -144,8 +136,9 @@ class Generation:
     # -- saving -------------------------------------------------------------------------------------------
 
     def dump(self) -> Saved:
-        names = ["z", "x", "f", "open", "redraws"]
-        names += [name for name in ("out_of_order", "duplicates") if getattr(self, name) is not None]
+        names = ["z", "x", "f", "open", "redraws", "source"]
+        if self.out_of_order is not None:
+            names.append("out_of_order")
         return {"evaluated": self.evaluated, "poll": self.poll}, {
             f"current.{name}": getattr(self, name) for name in names
         }
@@ -158,19 +151,19 @@ class Generation:
         open = shaped(arrays["current.open"], (lam,), kinds="b")
         if out_of_order is not None and (shaped(out_of_order, (lam,), kinds="b") & ~open).any():
             raise SnapshotError("a slot that is counted and waits to be counted")
-        duplicates = arrays.get("current.duplicates")
-        if duplicates is not None and (shaped(duplicates, (lam,), kinds="b") & open).any():
-            raise SnapshotError("a slot that is open and waits for its twin")
+        source = read_sources(arrays["current.source"], lam)
+        if (open & (source != Source.EVALUATED)).any():
+            raise SnapshotError("an open slot that is not to be evaluated")
         return cls(
             z=finite(arrays["current.z"], (draws, d)),
             x=shaped(arrays["current.x"], (lam, d)),
             f=shaped(arrays["current.f"], (lam,)),
             open=open,
             redraws=shaped(arrays["current.redraws"], (lam,), kinds="i"),
+            source=source,
             evaluated=count(metadata["evaluated"]),
             poll=None if metadata.get("poll") is None else count(metadata["poll"]),
             out_of_order=out_of_order if out_of_order is not None and out_of_order.any() else None,
-            duplicates=duplicates if duplicates is not None and duplicates.any() else None,
         )
 
 
@@ -179,6 +172,7 @@ class _Common(NamedTuple):
 
     nans: Floats
     zeros: NDArray[np.int64]
+    evaluated: NDArray[np.int8]
     all: NDArray[np.bool_]
     none: NDArray[np.bool_]
     slots: NDArray[np.intp]
@@ -187,7 +181,9 @@ class _Common(NamedTuple):
 @lru_cache(maxsize=16)
 def _common(lam: int) -> _Common:
     bools = (np.ones(lam, np.bool_), np.zeros(lam, np.bool_))
-    common = _Common(np.full(lam, np.nan), np.zeros(lam, np.int64), *bools, np.arange(lam))
+    common = _Common(
+        np.full(lam, np.nan), np.zeros(lam, np.int64), np.zeros(lam, np.int8), *bools, np.arange(lam)
+    )
     for array in common:
         array.flags.writeable = False
     return common

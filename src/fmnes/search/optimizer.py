@@ -14,13 +14,14 @@ from fmnes.arguments import Default, check_memory, check_number, check_path, che
 from fmnes.errors import ArgumentError, FmnesError, SnapshotError, UsageError
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
-from fmnes.search.archive import Memory, read_known
+from fmnes.search.archive import Archive, read_known
 from fmnes.search.distribution import Distribution, shaped_by
 from fmnes.search.generation import Generation
 from fmnes.search.overlap import OverlapScheduler, check_overlap
 from fmnes.search.points import Name, Point, digest_of, name_of, read_value, read_values
 from fmnes.search.polling import Poll, next_poll
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
+from fmnes.search.screen import Screened, poll_only, screen
 from fmnes.search.start import Start
 from fmnes.search.stopping import Recent, settled_at, stop_at
 from fmnes.space import Space, unpack
@@ -39,7 +40,6 @@ MAX_COVARIANCE = 300
 #: The user's limits, which are saved as they are.
 LIMITS = ("target", "max_evaluations", "xtol", "ftol")
 _NOT_GIVEN: Any = Default("not given")
-_NO_SLOTS = np.empty(0, dtype=np.intp)
 
 
 class Optimizer(Generic[X, Xs]):
@@ -182,10 +182,10 @@ class Optimizer(Generic[X, Xs]):
         """Is the start known to fail? Then the search looks as far as at first until something succeeds."""
         self.n_repeated = 0
         """Points that were known already, and not evaluated again."""
-        self._memory = Memory(len(start.x0))
+        self._archive = Archive(len(start.x0))
         self._best = Best(None, np.inf, 0)
         for x, value in read_known(numbers["known"], len(start.x0), start.bounds, start.grid):
-            self._memory.add(x, value)
+            self._archive.add(x, value)
             if value < self._best.fun:
                 self._best = Best(x, value, 0)
         self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
@@ -352,7 +352,7 @@ class Optimizer(Generic[X, Xs]):
         float or None
             Its value; NaN if it fails; None if it is not known.
         """
-        return self._memory.get(x)
+        return self._archive.get(x)
 
     def remember(self, x: Vector, value: float) -> None:
         """Store the value of a point that was evaluated outside this search.
@@ -367,7 +367,7 @@ class Optimizer(Generic[X, Xs]):
             Its value; NaN if it fails.
         """
         if self._start.repeats:
-            self._memory.add(x, value)
+            self._archive.add(x, value)
 
     @property
     def recent_bests(self) -> list[float]:
@@ -502,19 +502,17 @@ class Optimizer(Generic[X, Xs]):
         limits["overlap"] = self.overlap
         opt = type(self)(**self._start.again(x0, sigma0, population_size), **limits, rng=0)
         opt._distribution = Distribution(opt._start, self._distribution.rng)
-        opt._memory = self._memory
+        opt._archive = self._archive
         opt.seed, opt.restart, opt.space = None, self.restart + 1, self.space
         opt.start_failed = self.start_failed and np.array_equal(opt.x0, self.x0)
         return opt
 
     def _check_duplicates(self, current: Generation) -> None:
-        """Of a file: each slot that waits for its twin must have one that gets a value."""
-        if current.duplicates is None:
-            return
-        asked = {x.tobytes() for x in current.x[current.open]}
+        """Check a restored generation: each duplicate has an open slot, or a known value."""
+        evaluated = {x.tobytes() for x in current.x[current.open]}
         for x in current.x[current.duplicates]:
-            if not (x.tobytes() in asked or self._memory.get(x) is not None):
-                raise SnapshotError("a slot without its twin")
+            if not (x.tobytes() in evaluated or self._archive.get(x) is not None):
+                raise SnapshotError("a duplicate without the slot that is evaluated for it")
 
     @property
     def overlap(self) -> float:
@@ -622,8 +620,8 @@ class Optimizer(Generic[X, Xs]):
         self._asked = None
         feasible = self._record(current.points(slots), f)
         current.fill(slots, f)
-        if current.duplicates is not None and current.complete:
-            self._answer_twins(current)
+        if self._start.repeats and current.complete:
+            self._fill_duplicates(current)
         if self._start.max_redraws is not None and current.complete and current.poll is None:
             # Only now, so that the draws do not depend on which evaluations were lost on the way.
             self._redraw(current, np.flatnonzero(~np.isfinite(current.f)))
@@ -641,14 +639,22 @@ class Optimizer(Generic[X, Xs]):
         if self._start.grid is not None and (poll := self._next_poll()):
             return self._evaluate_poll(poll)
         z, x, inside = self._distribution.draw(self._distribution.draws)
-        self._current = current = Generation.of(z, x, inside)
-        failed = _NO_SLOTS if inside is None else np.flatnonzero(~inside)
-        if self._start.repeats:
-            recalled = self._recall(current, np.flatnonzero(current.open))
-            failed = np.union1d(failed, recalled) if recalled.size else failed
-        if self._start.max_redraws is not None and failed.size:
-            self._redraw(current, failed)
+        screened = self._screen(x, inside)
+        self._current = current = Generation.of(z, x, screened)
+        if self._start.max_redraws is not None and screened is not None:
+            self._redraw(current, np.flatnonzero(screened.failed))
         return current
+
+    def _screen(
+        self, x: NDArray[np.float64], inside: NDArray[np.bool_] | None, current: Generation | None = None
+    ) -> Screened | None:
+        """Decide which of these points are evaluated beside the open ones of the current generation."""
+        if not self._start.repeats:
+            return screen(x, inside, None)
+        pending = () if current is None else current.x[current.open]
+        screened = screen(x, inside, self._archive, pending)
+        self.n_repeated += 0 if screened is None else screened.n_known
+        return screened
 
     def _next_poll(self) -> Poll | None:
         stop = settled_at(self, self._view())
@@ -659,7 +665,7 @@ class Optimizer(Generic[X, Xs]):
         distribution, n = self._distribution, len(poll.points)
         z = np.zeros((distribution.draws, len(self.x0)))
         x = np.resize(poll.points, (distribution.population_size, len(self.x0)))
-        self._current = Generation.of(z, x, np.arange(len(x)) < n)
+        self._current = Generation.of(z, x, poll_only(n, len(x)))
         self._current.poll = poll.polled
         return self._current
 
@@ -672,38 +678,13 @@ class Optimizer(Generic[X, Xs]):
         else:
             self._polled = polled
 
-    def _recall(self, current: Generation, slots: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Answer those open slots whose point is known; returns the ones whose point is known to fail.
-
-        A point that several open slots have is left to the first of them.
-        """
-        others = current.open.copy()
-        others[slots] = False
-        asked = {x.tobytes() for x in current.x[others]}
-        known: dict[int, float] = {}
-        duplicates = []
-        for slot in slots.tolist():
-            x = current.x[slot]
-            if (value := self._memory.get(x)) is not None:
-                known[slot] = value
-            elif (key := x.tobytes()) in asked:
-                duplicates.append(slot)
-            else:
-                asked.add(key)
-        if known:
-            current.answer(np.array(list(known)), np.array(list(known.values())))
-            self.n_repeated += len(known)
-        if duplicates:
-            current.wait_for_duplicates(np.array(duplicates))
-        return np.array([slot for slot, value in known.items() if math.isnan(value)], dtype=np.intp)
-
-    def _answer_twins(self, current: Generation) -> None:
-        """All that was open is told: the same point has the same value."""
-        assert current.duplicates is not None
-        slots = np.flatnonzero(current.duplicates)
-        values = [self._memory.get(x) for x in current.x[slots]]
-        current.fill_duplicates(slots, np.array(values, dtype=np.float64))
-        self.n_repeated += len(slots)
+    def _fill_duplicates(self, current: Generation) -> None:
+        """Give the duplicates the values of the slots that were evaluated for them."""
+        slots = current.duplicates
+        if slots.size:
+            values = [self._archive.get(x) for x in current.x[slots]]
+            current.fill_duplicates(slots, np.array(values, dtype=np.float64))
+            self.n_repeated += len(slots)
 
     def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> list[float]:
         """Take in some evaluations; returns the feasible values among them."""
@@ -716,7 +697,7 @@ class Optimizer(Generic[X, Xs]):
             self._polled = 0
         if self._start.repeats:
             for point, value in zip(x, f.tolist(), strict=True):
-                self._memory.add(point, value)
+                self._archive.add(point, value)
         self.evaluations += len(f)
         self.n_infeasible += len(f) - len(feasible)
         return feasible
@@ -755,12 +736,9 @@ class Optimizer(Generic[X, Xs]):
         """The paper's resampling: each failed slot gets a new draw, in slot order."""
         while slots.size:
             z, x, inside = self._distribution.draw(len(slots))
-            current.redraw(slots, z, x)
-            opened = slots if inside is None else slots[inside]
-            current.reopen(opened)
-            slots = slots[:0] if inside is None else slots[~inside]
-            if self._start.repeats:
-                slots = np.union1d(slots, self._recall(current, opened))
+            screened = self._screen(x, inside, current)
+            current.redraw(slots, z, x, screened)
+            slots = slots[:0] if screened is None else slots[screened.failed]
             if self._start.max_redraws is None or current.redraws.sum() >= self._start.max_redraws:
                 return
 
@@ -779,7 +757,7 @@ class Optimizer(Generic[X, Xs]):
         self.generation += 1
         self._current = self._asked = None
         if self._start.repeats:
-            self._memory.forget_oldest()
+            self._archive.forget_oldest()
 
     # -- saving ----------------------------------------------------------------------------------------------
 
@@ -863,7 +841,7 @@ class Optimizer(Generic[X, Xs]):
             metadata["parameters"] = self.space.as_json()
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self._best)]
-        parts.append(self._memory.dump())
+        parts.append(self._archive.dump())
         if self._current is not None:
             parts.append(self._current.dump())
         if self.overlap_scheduler is not None:
@@ -932,7 +910,7 @@ class Optimizer(Generic[X, Xs]):
         opt._polled = count(metadata["polled"])
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt._best = restore_best(metadata, arrays, d)
-        opt._memory.restore(arrays)
+        opt._archive.restore(arrays)
         if opt.overlap_scheduler is not None:
             opt.overlap_scheduler.restore(metadata, arrays)
         elif "current.z" in arrays:

@@ -23,6 +23,7 @@ from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.result import Vector
 from fmnes.search.generation import Generation
 from fmnes.search.saved import Saved, count, finite, shaped
+from fmnes.search.screen import Source
 from fmnes.search.start import Start
 from fmnes.strategies.base import takes_points_from_elsewhere
 
@@ -204,6 +205,8 @@ class OverlapScheduler:
         f = np.array([value for _, value, _ in rows])
         generation = Generation.of(z, np.array([given.x for given, _, _ in rows]), None)
         generation.f, generation.evaluated = f, sum(evaluated for _, _, evaluated in rows)
+        source = [Source.EVALUATED if evaluated else Source.OUTSIDE for _, _, evaluated in rows]
+        generation.source = np.array(source, dtype=np.int8)
         opt._update(generation, f[np.isfinite(f)].tolist())
         self._answered = {}
         self._block = None

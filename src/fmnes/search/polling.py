@@ -88,15 +88,15 @@ def all_points(grid: Grid) -> Floats:
 
 def all_known(search: Optimizer) -> bool:
     """Is each point of the space known?"""
-    return len(search._memory) >= number_of_points(search._start.grid)
+    return len(search._archive) >= number_of_points(search._start.grid)
 
 
 def _may_be_enumerated(search: Optimizer, grid: Grid) -> bool:
     """Does the rest of the space cost no more than was spent, nor more than is left to spend?"""
     size = number_of_points(grid)
-    if not size <= search._memory.limit:
+    if not size <= search._archive.limit:
         return False
     most = search.evaluations
     if search.max_evaluations is not None:
         most = min(most, search.max_evaluations - search.evaluations)
-    return size - len(search._memory) <= most
+    return size - len(search._archive) <= most

@@ -1,0 +1,93 @@
+"""Decide which points of a generation are evaluated, and what the other slots get instead.
+
+Only here are slots filled without an evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.search.archive import Archive
+from fmnes.search.saved import shaped
+
+Floats = NDArray[np.float64]
+
+
+class Source(IntEnum):
+    """Provenance of a slot's value. The numbers are saved in snapshots."""
+
+    EVALUATED = 0
+    """The objective is evaluated at the point."""
+    KNOWN = 1
+    """The archive has the value."""
+    DUPLICATE = 2
+    """Another slot of the generation evaluates the same point; its value is copied afterwards."""
+    OUTSIDE = 3
+    """The point violates a bound: it failed, at no cost."""
+    UNUSED = 4
+    """The slot has no point: fewer neighbours are polled than the generation has slots."""
+
+
+class Screened(NamedTuple):
+    """The decisions for n points."""
+
+    source: NDArray[np.int8]
+    """A `Source` for each point. (n,)"""
+    values: Floats
+    """Values of the known points; NaN for a failed point, and where there is no value yet. (n,)"""
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        """Points that are known to fail. (n,)"""
+        known_to_fail = (self.source == Source.KNOWN) & np.isnan(self.values)
+        failed: NDArray[np.bool_] = known_to_fail | (self.source == Source.OUTSIDE)
+        return failed
+
+    @property
+    def n_known(self) -> int:
+        return int(np.count_nonzero(self.source == Source.KNOWN))
+
+
+def screen(
+    x: Floats, inside: NDArray[np.bool_] | None, archive: Archive | None, pending: Iterable[Floats] = ()
+) -> Screened | None:
+    """Decide for each point of x whether it is evaluated; None: all are.
+
+    inside: which points satisfy the bounds; None: all.
+    archive: the evaluated points; None: points do not repeat.
+    pending: points of the same generation that are evaluated already.
+    """
+    if inside is None and archive is None:
+        return None
+    source = np.full(len(x), Source.EVALUATED, dtype=np.int8)
+    if inside is not None:
+        source[~inside] = Source.OUTSIDE
+    values = np.full(len(x), np.nan)
+    if archive is not None:
+        evaluated = {point.tobytes() for point in pending}
+        for i in np.flatnonzero(source == Source.EVALUATED).tolist():
+            if (value := archive.get(x[i])) is not None:
+                source[i], values[i] = Source.KNOWN, value
+            elif (key := x[i].tobytes()) in evaluated:
+                source[i] = Source.DUPLICATE
+            else:
+                evaluated.add(key)
+    return Screened(source, values)
+
+
+def poll_only(n: int, size: int) -> Screened:
+    """Evaluate the first n of `size` slots, and leave the others unused."""
+    source = np.where(np.arange(size) < n, Source.EVALUATED, Source.UNUSED).astype(np.int8)
+    return Screened(source, np.full(size, np.nan))
+
+
+def read_sources(array: NDArray[np.int8], size: int) -> NDArray[np.int8]:
+    """Check the sources in a saved file. Raises ValueError for an unknown one."""
+    for source in np.unique(shaped(array, (size,), kinds="i")).tolist():
+        Source(source)
+    return array
