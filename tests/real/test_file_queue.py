@@ -435,7 +435,7 @@ X = np.array([1.0, 0.5])
 
 
 def fake_board(directory: Path, lease: float = 0.3, run: str = "run", **options: Any) -> QueueDriver:
-    files.make_place(directory)
+    files.make_queue(directory)
     clock = AwakeClock()
     job = Job(fingerprint(queue_model.other), 2, None, lease, None, run=run, driver=new_worker())
     return QueueDriver(directory, job, LiveWorkers(directory, lease, clock), clock, **options)
@@ -693,7 +693,7 @@ def test_only_a_directory_of_our_own_is_used(tmp_path: Path) -> None:
     piped.mkdir()
     os.mkfifo(piped / files.MARK)
     linked = tmp_path / "linked"
-    files.make_place(linked)
+    files.make_queue(linked)
     os.rmdir(linked / files.ANSWERS)
     os.symlink(mine, linked / files.ANSWERS)
     for directory, words in {
@@ -712,7 +712,7 @@ def test_only_a_directory_of_our_own_is_used(tmp_path: Path) -> None:
 
 
 def test_what_is_not_called_as_ours_is_left_alone(tmp_path: Path) -> None:
-    files.make_place(tmp_path / "queue")
+    files.make_queue(tmp_path / "queue")
     foreign = [
         tmp_path / "queue" / folder / name
         for folder in (files.OPEN, files.CLAIMED, files.ANSWERS)
@@ -1229,7 +1229,7 @@ def test_mutated_messages_are_read_or_refused_with_a_value_error() -> None:
 
 @pytest.mark.parametrize("name", [files.JOB, files.MARK])
 def test_a_mutated_file_of_the_queue_is_an_error_of_ours(tmp_path: Path, name: str) -> None:
-    files.make_place(tmp_path)
+    files.make_queue(tmp_path)
     space = Space({"width": fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)})
     write_job(tmp_path, Job(fingerprint(queue_model.other), 2, 60.0, 30.0, space, "run", "driver"))
     valid = (tmp_path / name).read_bytes()
@@ -1239,7 +1239,7 @@ def test_a_mutated_file_of_the_queue_is_an_error_of_ours(tmp_path: Path, name: s
         (tmp_path / name).write_bytes(mutated(rng, valid))
         try:
             job = read_job(tmp_path)
-            assert files.is_place(tmp_path)
+            assert files.is_queue(tmp_path)
             accepted += 1
             assert job
             assert job.id and repr(job).encode()

@@ -34,7 +34,7 @@ class FileQueue:
     directory : path
         A new or empty directory, or one in which a queue was made. One driver at a time can use it.
     lease : float, optional
-        Seconds without a sign of life after which a worker counts as dead.
+        Seconds without a heartbeat after which a worker counts as dead.
 
     Raises
     ------
@@ -60,7 +60,7 @@ class FileQueue:
             raise ArgumentError(f"lease: found {shown(lease)}, wanted a number of seconds, at least 1")
         self.lease = float(lease)
         self._clock = AwakeClock()
-        self._crew: LiveWorkers | None = None
+        self._live: LiveWorkers | None = None
 
     def __repr__(self) -> str:
         return f"FileQueue({str(self.directory)!r})"
@@ -85,7 +85,7 @@ class FileQueue:
         kept_in: str | None,
         space: Space | None,
     ) -> Evaluator:
-        """Return the evaluator of a run, which locks the directory until it is closed.
+        """Return the evaluator of a run; it locks the directory until it is closed.
 
         Parameters
         ----------
@@ -98,14 +98,14 @@ class FileQueue:
         retries : int
             How often a lost evaluation is repeated.
         kept_in : str or None
-            Where directories of failed programs are kept, in the run directory.
+            Folder of the run directory for the directories of failed programs.
         space : Space or None
             The named parameters.
 
         Returns
         -------
         Evaluator
-            What the run evaluates with.
+            The evaluator.
         """
         from fmnes.evaluation.exit_status import RetryKilled
         from fmnes.evaluation.programs.command import Command
@@ -121,11 +121,11 @@ class FileQueue:
             _check_command(fun, d, space)
             timeout = fun.timeout if timeout is None else timeout
         run = os.path.realpath(os.path.dirname(kept_in)) if kept_in else ""
-        files.make_place(self.directory)
+        files.make_queue(self.directory)
         lock = RunLock(self.directory / files.LOCK)
         try:
             job = Job(objective, d, timeout, self.lease, space, run, new_driver())
-            board = QueueDriver(
+            driver = QueueDriver(
                 self.directory,
                 job,
                 self._workers(),
@@ -136,14 +136,14 @@ class FileQueue:
         except BaseException:
             lock.release()
             raise
-        return RetryKilled(QueueEvaluator(board, lock), retries)
+        return RetryKilled(QueueEvaluator(driver, lock), retries)
 
     def _workers(self) -> LiveWorkers:
         from fmnes.evaluation.queue.driver import LiveWorkers
 
-        if self._crew is None:
-            self._crew = LiveWorkers(self.directory, self.lease, self._clock)
-        return self._crew
+        if self._live is None:
+            self._live = LiveWorkers(self.directory, self.lease, self._clock)
+        return self._live
 
 
 # A decorator of the class would hide its signature from `help` and from type checkers.
@@ -151,7 +151,7 @@ FileQueue.__init__ = suggest_options(FileQueue.__init__)  # type: ignore[method-
 
 
 def _check_command(command: Command, d: int, space: Space | None) -> None:
-    """Its files and its placeholders. Whether there is such a program is for the workers' machines to say."""
+    """Check the files and placeholders. The program itself need exist on the workers' machines only."""
     from fmnes.evaluation.programs.inputs import point_of, read_inputs
 
     named = None if space is None else space.named(np.zeros(d))
@@ -162,12 +162,12 @@ def _check_command(command: Command, d: int, space: Space | None) -> None:
 
 
 def _call(directory: Path, fun: Any) -> str:
-    """The line that starts a worker for it, as far as we can tell."""
+    """Return the command line that starts a worker for this objective, as far as it is known."""
     problem = getattr(fun, "problem_file", None)
     if problem is not None:
         return f"fmnes worker {shlex.quote(str(directory))} {shlex.quote(str(problem))}"
     module = getattr(fun, "__module__", None) or "module"
-    if module == "__main__":  # which workers import by the name of its file
+    if module == "__main__":  # workers import it by the name of its file
         module = Path(getattr(sys.modules["__main__"], "__file__", None) or "module").stem
     name = getattr(fun, "__qualname__", None) or "name"
     return f"fmnes worker {shlex.quote(str(directory))} --function {shlex.quote(f'{module}:{name}')}"

@@ -1,4 +1,4 @@
-"""Files of a queue: their names, how they are read and written, the job, tasks and answers."""
+"""File names and file formats of a queue directory: job, tasks, claims and answers."""
 
 from __future__ import annotations
 
@@ -28,37 +28,36 @@ from fmnes.outcome import DETAIL_LIMIT, Outcome, dump, load, read_json, read_out
 from fmnes.result import Vector
 from fmnes.space import Space
 
-# -- What the files of a queue are called. A name says all that must be known before a file is opened.
+# -- File names
 #
 #     open/0.12.3.0.0.h1                            a task that waits for a worker
 #     claimed/0.12.3.0.0.h1@node7-4711-5f3a09c2     a worker has it
-#     answers/0.12.3.0.0.h1@node7-4711-5f3a09c2     what came of it
+#     answers/0.12.3.0.0.h1@node7-4711-5f3a09c2     its outcome
 #     workers/node7-4711-5f3a09c2                   a worker, while it lives
 #
-# The numbers are restart, generation, slot, redraw and attempt; h1 says that it was handed out once before.
-# Two workers never write to one name. Whatever is called otherwise is not ours: it is neither read nor
-# deleted.
+# The numbers are restart, generation, slot, redraw and attempt; h1: handed out once before. Two workers never
+# write to one name. Files with other names are neither read nor deleted.
 
 
-#: Of an evaluation: restart, generation, slot, redraw, attempt.
+#: Restart, generation, slot, redraw and attempt of an evaluation.
 Key = tuple[int, int, int, int, int]
 
-#: Without zeros before it, so that there is one way to write a name.
+#: No leading zeros, so that each name has one spelling.
 _NUMBER = r"(0|[1-9]\d{0,17})"
 _TASK = re.compile(
     rf"{_NUMBER}\.(-1|0|[1-9]\d{{0,17}})\.{_NUMBER}\.{_NUMBER}\.{_NUMBER}\.h{_NUMBER}", re.ASCII
 )
 _WORKER = re.compile(r"[A-Za-z0-9-]{1,60}-\d{1,10}-[0-9a-f]{8}", re.ASCII)
-#: An unfinished write of ours.
+#: A temporary file of an unfinished write.
 _UNFINISHED = re.compile(r"\.[\w.@-]{1,200}\.[0-9a-f]{8}\.tmp", re.ASCII)
 
 
 class Name(NamedTuple):
-    """Of a task, of the claim of one, or of an answer."""
+    """The name of a task, a claim or an answer."""
 
     key: Key
     handout: int
-    """How often the task had been handed out before."""
+    """How often the task was handed out before."""
     worker: str = ""
 
     def __str__(self) -> str:
@@ -67,7 +66,7 @@ class Name(NamedTuple):
 
 
 def read_task(text: str) -> Name | None:
-    """The name of an open task; None for what is none."""
+    """Parse the name of an open task; None for other names."""
     found = _TASK.fullmatch(text)
     if not found:
         return None
@@ -76,7 +75,7 @@ def read_task(text: str) -> Name | None:
 
 
 def read_claim(text: str) -> Name | None:
-    """The name of a claim or of an answer; None for what is none."""
+    """Parse the name of a claim or of an answer; None for other names."""
     task, at, worker = text.partition("@")
     name = read_task(task)
     return name._replace(worker=worker) if at and name and is_worker(worker) else None
@@ -91,27 +90,26 @@ def is_unfinished(text: str) -> bool:
 
 
 def new_worker() -> str:
-    """A name that nobody else has."""
+    """Return a unique worker name."""
     host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60] or "unnamed"
     return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def new_unfinished(name: str) -> str:
-    """Where a file is written before it gets its name."""
+    """Return the temporary name of a file while it is written."""
     return f".{name}.{secrets.token_hex(4)}.tmp"
 
 
-# -- The directory of a queue: whether it is ours, and how its files are read, written and watched.
+# -- The directory
 #
-#     fmnes-queue.json   the mark: this directory is a queue of ours
-#     job.json           what is evaluated, and for whom
-#     driver             touched by the driver, now and then
+#     fmnes-queue.json   marks the directory as a queue
+#     job.json           what is evaluated, and by which driver
+#     driver             touched regularly by the driver
 #     lock               held by the driver
 #     open/ claimed/ answers/ workers/ kept/
 #
-# Whoever may write to it may put anything there. So only plain files are read, and only so many bytes of
-# them;
-# a file is written under another name first, so that nobody sees half of it.
+# Its contents are not trusted: only plain files are read, up to a size limit. Files are written under a
+# temporary name first, so that no reader sees an incomplete one.
 
 
 FORMAT, VERSION = "fmnes-queue", 1
@@ -119,16 +117,16 @@ MARK, JOB, DRIVER, LOCK = "fmnes-queue.json", "job.json", "driver", "lock"
 OPEN, CLAIMED, ANSWERS, WORKERS, KEPT = "open", "claimed", "answers", "workers", "kept"
 _FOLDERS = (OPEN, CLAIMED, ANSWERS, WORKERS)
 _MAX_MARK = 10_000
-#: No link is followed; and Windows changes the ends of lines unless told not to.
+#: Follow no links, and keep line ends on Windows.
 _PLAIN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
-def make_place(path: Path) -> None:
-    """Make a queue there, or check that there is one. Raises RunError for a directory of somebody else's."""
+def make_queue(path: Path) -> None:
+    """Create a queue, or check the existing one. Raises RunError for a directory with other contents."""
     try:
         if not path.is_dir():
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)  # answers are believed: it is yours alone
-        if not is_place(path):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)  # private, because answers are trusted
+        if not is_queue(path):
             found = sorted(os.listdir(path))
             if found:
                 raise RunError(
@@ -139,15 +137,15 @@ def make_place(path: Path) -> None:
         for name in _FOLDERS:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(path / name)
-        check_place(path)
+        check_folders(path)
     except FileExistsError:
         raise RunError(f"{path}: found a file, wanted a directory or nothing") from None
     except OSError as error:
         raise RunError(f"{path}: no queue can be made there ({error})") from None
 
 
-def is_place(path: Path) -> bool:
-    """Whether somebody has made a queue there. Raises RunError for a mark that is not ours."""
+def is_queue(path: Path) -> bool:
+    """Whether the directory is a queue. Raises RunError for an invalid mark."""
     try:
         mark = read_json(read(path / MARK, _MAX_MARK))
     except FileNotFoundError:
@@ -164,8 +162,8 @@ def is_place(path: Path) -> bool:
     return True
 
 
-def check_place(path: Path) -> None:
-    """Raises RunError if a folder is something else: a link might lead anywhere."""
+def check_folders(path: Path) -> None:
+    """Raise RunError unless every entry is a real folder: a link might lead anywhere."""
     for name in _FOLDERS:
         try:
             mode = os.lstat(path / name).st_mode
@@ -176,7 +174,7 @@ def check_place(path: Path) -> None:
 
 
 def read(path: str | Path, limit: int) -> bytes:
-    """All of a plain file. Raises OSError for what is none, a link too, and for more than `limit` bytes."""
+    """Read a plain file. Raises OSError for anything else, links included, and beyond `limit` bytes."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _PLAIN)
     try:
         status = os.fstat(descriptor)
@@ -195,20 +193,20 @@ def read(path: str | Path, limit: int) -> bytes:
 
 
 def write(folder: str | Path, name: str, data: bytes, *, durable: bool = False) -> None:
-    """A file that is there as a whole or not at all; durable: also after a power cut."""
+    """Write a file atomically; durable: also across a power failure."""
     with _unfinished(folder, name, data, durable) as temporary:
         replace_file(temporary, os.path.join(folder, name))
 
 
 def probe(folder: str | Path, size: int) -> None:
-    """Raises OSError if no file of so many bytes can be written to the disk."""
+    """Raise OSError if a file of `size` bytes cannot be written."""
     with _unfinished(folder, "probe", bytes(size), True) as temporary:
         os.unlink(temporary)
 
 
 @contextlib.contextmanager
 def _unfinished(folder: str | Path, name: str, data: bytes, durable: bool) -> Iterator[str]:
-    """The path of a file with these data, which is removed if the block fails."""
+    """Write a temporary file and yield its path; remove it if the block fails."""
     temporary = os.path.join(folder, new_unfinished(name))
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN, 0o600)
     try:
@@ -219,7 +217,7 @@ def _unfinished(folder: str | Path, name: str, data: bytes, durable: bool) -> It
             if durable:
                 os.fsync(descriptor)
         finally:
-            os.close(descriptor)  # a network file system may say here that the disk is full
+            os.close(descriptor)  # a network file system may report a full disk only here
         yield temporary
     except BaseException:
         with contextlib.suppress(OSError):
@@ -227,10 +225,10 @@ def _unfinished(folder: str | Path, name: str, data: bytes, durable: bool) -> It
         raise
 
 
-def beat(folder: Path, name: str) -> bool:
-    """Give a sign of life: touch it. False if it is not there any more."""
+def heartbeat(folder: Path, name: str) -> bool:
+    """Touch a file as a heartbeat; False if it no longer exists."""
     try:
-        # Opened anew: a network file system asks its server then, and does not go by what it remembers.
+        # Opening the folder makes a network file system ask its server instead of its cache.
         if os.utime in os.supports_dir_fd:
             descriptor = os.open(folder, os.O_RDONLY)
             try:
@@ -245,7 +243,7 @@ def beat(folder: Path, name: str) -> bool:
 
 
 def last_change(path: Path) -> Any:
-    """What changes with every sign of life, to be compared with nothing but itself; None if it is gone."""
+    """Return a token that changes with every heartbeat, for comparison only; None if the file is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _PLAIN)
     except OSError:
@@ -258,30 +256,30 @@ def last_change(path: Path) -> Any:
 
 
 def remove(path: str | Path) -> bool:
-    """Whether it was there, and is gone now."""
+    """Delete a file; whether it existed."""
     try:
         os.unlink(path)
-    except OSError:  # not there; or a folder, which we never make
+    except OSError:  # missing, or a folder, which a queue never contains here
         return False
     return True
 
 
-# -- How long to wait before one looks again: an eighth of the time that it takes until something happens.
-#
-# So a look costs little beside what is waited for, whether that takes a millisecond or an hour.
+# -- Polling interval
 
 
 LEAST, MOST = 0.001, 0.4
 _SHARE = 8.0
-#: What came after more than this was a straggler, and says nothing about the next.
+#: Longer gaps between events are cut to this: a straggler does not predict the next gap.
 _LONG = 1.0
 
 
 class PollBackoff:
+    """Polling interval: an eighth of the expected waiting time, so that polling is always cheap."""
+
     def __init__(self) -> None:
         self._last = time.monotonic()
         self._usual = 0.0
-        """Seconds from one event to the next, lately."""
+        """Moving average of the seconds between events."""
 
     def happened(self, events: int = 1) -> None:
         now = time.monotonic()
@@ -294,11 +292,11 @@ class PollBackoff:
         return min(max(waited / _SHARE, self._usual / _SHARE, LEAST), MOST)
 
 
-# -- What is evaluated through a queue, and for whom: its file `job.json`, which the driver alone writes.
+# -- The job: `job.json`, which only the driver writes
 
 
 _MAX_BYTES = 256 * 2**20
-#: Coordinates of a point: a file that wants more is not ours.
+#: Largest number of coordinates that is accepted.
 _MAX_DIMENSION = 2**31
 
 
@@ -306,21 +304,21 @@ class Job(NamedTuple):
     objective: Fingerprint
     d: int
     timeout: float | None
-    """Seconds an evaluation may take."""
+    """Seconds allowed for an evaluation."""
     lease: float
-    """Seconds after which the driver gives up a worker that gives no sign of life."""
+    """Seconds without a heartbeat after which the driver counts a worker as dead."""
     space: Space | None
-    """Named parameters, if it has some."""
+    """The named parameters, if any."""
     run: str = ""
-    """The run directory, where the run can be resumed."""
+    """The run directory, if the run can be resumed."""
     driver: str = ""
-    """A name that no other driver has."""
+    """Unique name of the driver."""
     over: bool = False
-    """The driver has ended, and left nothing to do."""
+    """The driver has ended."""
 
     @property
     def id(self) -> str:
-        """The same for a run that is resumed: what was answered for this name is an answer."""
+        """Hash of the job, equal for a resumed run, so that its earlier answers stay valid."""
         names = None if self.space is None else self.space.as_json()
         text = json.dumps([self.objective.hash, self.d, self.timeout, names])
         return hashlib.sha256(text.encode()).hexdigest()
@@ -335,26 +333,28 @@ def new_driver() -> str:
     return secrets.token_hex(8)
 
 
-def write_job(place: Path, job: Job) -> None:
-    write(place, JOB, json.dumps(job.as_json()).encode(), durable=True)
+def write_job(directory: Path, job: Job) -> None:
+    write(directory, JOB, json.dumps(job.as_json()).encode(), durable=True)
 
 
-def read_job(place: Path) -> Job | None:
-    """None if there is none yet. Raises RunError for what no driver of ours has written."""
+def read_job(directory: Path) -> Job | None:
+    """Read the job; None if there is none yet. Raises RunError for an invalid file."""
     try:
-        data = read(place / JOB, _MAX_BYTES)
+        data = read(directory / JOB, _MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RunError(f"{place / JOB}: found a file that cannot be read ({error}), wanted ours") from None
+        raise RunError(
+            f"{directory / JOB}: found a file that cannot be read ({error}), wanted ours"
+        ) from None
     try:
         return _job(read_json(data))
     except (ValueError, ArgumentError) as error:
-        raise RunError(f"{place / JOB}: found a file that is not ours ({error}), wanted a job") from None
+        raise RunError(f"{directory / JOB}: found a file that is not ours ({error}), wanted a job") from None
 
 
 def _job(found: Any) -> Job:
-    """Raises ValueError or ArgumentError for what `as_json` does not write."""
+    """Parse the job. Raises ValueError or ArgumentError for what `as_json` does not write."""
     if not isinstance(found, dict) or set(found) != set(Job._fields):
         raise ValueError("no job")
     d, timeout, lease = found["d"], found["timeout"], found["lease"]
@@ -372,27 +372,26 @@ def _job(found: Any) -> Job:
     return Job(objective, d, timeout, float(lease), space, run, driver, over)
 
 
-def beat_seconds(lease: float) -> float:
-    """Seconds between two signs of life: several of them may come late."""
+def heartbeat_seconds(lease: float) -> float:
+    """Seconds between heartbeats, a small part of the lease so that several may be late."""
     return min(2.0, lease / 6)
 
 
-# -- A task and an answer as JSON. Numbers are exact: points as the hexadecimal bytes of their float64.
+# -- Tasks and answers as JSON
 #
-# Read from a directory, so nothing of it is trusted: whatever we would not have written is a ValueError,
-# and
-# nothing else is raised.
+# Points are hexadecimal float64 bytes, so that numbers are exact. The files are not trusted: whatever the
+# writers below would not write raises ValueError, and nothing else is raised.
 
 
-#: Bytes of an answer: its words and outputs are limited where they are made.
+#: Largest answer in bytes.
 MAX_ANSWER = 1 << 20
 _OUTSIDE = {number.name for number in FROM_OUTSIDE}
-#: What an answer may leave out, and what that means.
+#: Optional fields of an answer, with defaults.
 _WORDS: dict[str, Any] = {"reason": "", "fault": "", "detail": "", "seconds": None, "outputs": None}
 
 
 def max_task(d: int) -> int:
-    """Bytes of a task of so many coordinates."""
+    """Return the largest size in bytes of a task with `d` coordinates."""
     return 16 * d + 1000
 
 
@@ -401,7 +400,7 @@ def dump_task(job: str, key: Key, x: Vector) -> bytes:
 
 
 def load_task(data: bytes, key: Key, d: int) -> tuple[str, Vector]:
-    """The job it belongs to, and the point. (d,)"""
+    """Return the id of the job and the point, (d,)."""
     task = _table(data, {"job", "key", "x"})
     if not _is_key(task["key"], key):
         raise ValueError("a task of another name")
@@ -431,13 +430,13 @@ def dump_answer(job: str, key: Key, x: Vector, outcome: Outcome) -> bytes:
 
 
 def load_answer(data: bytes, job: str, key: Key, x: Vector) -> Outcome:
-    """What came of this point. An answer of another job, name or point is none."""
+    """Return the outcome of this point. Raises ValueError for an answer of another job, name or point."""
     answer = _WORDS | _table(data, {"job", "key", "point", "status", "value", *_WORDS})
     if answer["job"] != job or not _is_key(answer["key"], key) or answer["point"] != digest(x):
         raise ValueError("an answer to another question")
     status, outputs, seconds = answer["status"], answer["outputs"], answer["seconds"]
     reason, fault, detail = (_word(answer[name]) for name in ("reason", "fault", "detail"))
-    if status == "lost":  # the mark of a death from outside stays: see `deaths.Retried`
+    if status == "lost":  # `RetryKilled` needs the signal that ended it
         fault = fault if fault in _OUTSIDE else ""
     return read_outcome(
         status,
@@ -459,7 +458,7 @@ def _bytes(x: Vector) -> bytes:
 
 
 def _table(data: bytes, names: set[str]) -> dict[str, Any]:
-    """A table of these names. Those that have defaults may be missing."""
+    """Parse a JSON object with these fields. Those with defaults may be missing."""
     found = read_json(data)
     if not isinstance(found, dict):
         raise ValueError("no table")
@@ -474,7 +473,7 @@ def _is_key(found: Any, key: Key) -> bool:
 
 
 def _value(found: Any) -> float:
-    """Exactly what `float.hex` writes: what others take for hexadecimal may be too large for a float."""
+    """Parse exactly what `float.hex` writes."""
     try:
         value = float.fromhex(found)
     except (TypeError, OverflowError):

@@ -1,12 +1,12 @@
-"""By what a driver and its workers know that they mean the same objective: hashes of what it is made of.
+"""Hashes that show that a driver and its workers evaluate the same objective.
 
-The objective itself never goes through the directory: a worker imports its own. Of a function count the text
-of its source, its default arguments, what its closure holds and what `functools.partial` or its object give
-it, as far as these are plain data, arrays or functions. Of a Command counts what it is told to run, how its
+The objective never goes through the queue's directory: each worker imports its own. The hash of a function
+covers its source text, default arguments, closure, and the arguments of `functools.partial` or the attributes
+of its object, if these are plain data, arrays or functions. That of a Command covers its arguments, how its
 answer is read, and the contents of its templates.
 
-Not seen: functions and modules that it calls, global variables, files and programs, the environment, and
-values that are no plain data (of these only the type). Who changes those must start the workers anew.
+Not covered: functions and modules that it calls, global variables, files and programs, the environment, and
+values that are not plain data (only their type). After changing those, restart the workers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fmnes.evaluation.programs.checks import read_plain
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.inputs import MAX_TEMPLATE
 
-#: What a Command's answer depends on; where it lies and what it keeps on disk does not count.
+#: Settings on which a Command's answer depends.
 _COMMAND = {
     "arguments": ("argv", "names"),
     "files": ("templates", "stdin", "copy", "link"),
@@ -43,9 +43,9 @@ class Fingerprint(NamedTuple):
     kind: str
     """function or command."""
     name: str
-    """What people call it."""
+    """For messages."""
     parts: dict[str, str]
-    """The hash of each part that counts, by its name in words."""
+    """The hash of each part, by its name for messages."""
 
     @property
     def hash(self) -> str:
@@ -57,7 +57,7 @@ class Fingerprint(NamedTuple):
 
     @classmethod
     def from_json(cls, data: Any) -> Fingerprint:
-        """Raises ValueError for what `as_json` does not write."""
+        """Parse the output of `as_json`. Raises ValueError for anything else."""
         if not isinstance(data, dict) or set(data) != {"kind", "name", "parts", "hash"}:
             raise ValueError("no objective")
         kind, name, parts = data["kind"], data["name"], data["parts"]
@@ -72,7 +72,7 @@ class Fingerprint(NamedTuple):
 
 
 def differences(ours: Fingerprint, theirs: Fingerprint) -> str:
-    """What is not the same, in words; empty if nothing is."""
+    """Describe what differs; empty if nothing does."""
     if ours.kind != theirs.kind:
         return f"a {ours.kind} instead of a {theirs.kind}"
     names = dict.fromkeys([*theirs.parts, *ours.parts])
@@ -80,7 +80,7 @@ def differences(ours: Fingerprint, theirs: Fingerprint) -> str:
 
 
 def fingerprint(fun: Any) -> Fingerprint:
-    """Of an objective. Raises ArgumentError for what cannot be one."""
+    """Return the fingerprint of an objective. Raises ArgumentError for what cannot be one."""
     if isinstance(fun, Command):
         return _of_command(fun)
     check_callable(fun)
@@ -105,7 +105,7 @@ def _of_command(command: Command) -> Fingerprint:
 
 
 def _parts(fun: Any, text: Callable[[Any], str]) -> dict[str, str]:
-    """What a function is made of, by names that a message can show; `text` makes texts of values."""
+    """Return the parts of a function by their names for messages; `text` converts values to text."""
     if isinstance(fun, functools.partial):
         return {**_parts(fun.func, text), "arguments of its partial": text([fun.args, fun.keywords])}
     if isinstance(fun, types.MethodType):
@@ -124,17 +124,17 @@ def _parts(fun: Any, text: Callable[[Any], str]) -> dict[str, str]:
 def _inside(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # not filled yet
+    except ValueError:  # the cell is empty
         return None
 
 
 def _source(made: Any) -> str:
-    """The text; where there is none, as of what was typed at a prompt, the name.
+    """Return the source text, or the name if there is none, as in an interactive session.
 
-    Never the module: the driver's script is `__main__`, and its workers import it by its name.
+    The module is left out: the driver's script is `__main__`, and its workers import it by its name.
     """
     try:
-        # Of its own code, not of what it wraps: that is in its closure.
+        # Not the wrapped function, which is in the closure.
         text = inspect.getsource(made if isinstance(made, type) else made.__code__)
         return "\n".join(line.rstrip() for line in textwrap.dedent(text).strip().splitlines())
     except (OSError, TypeError, IndexError, SyntaxError):
@@ -142,7 +142,7 @@ def _source(made: Any) -> str:
 
 
 def _text(value: Any, seen: tuple[int, ...] = ()) -> str:
-    """A value as a text that is the same in every process, as far as it is plain."""
+    """Convert a value to a text that is the same in every process if the value is plain data."""
     if value is None or isinstance(value, (bool, int, str, bytes)):
         return f"{type(value).__name__} {value!r}"
     if isinstance(value, float):
@@ -153,7 +153,7 @@ def _text(value: Any, seen: tuple[int, ...] = ()) -> str:
         array = np.ascontiguousarray(value)
         data = "" if array.dtype.hasobject else hashlib.sha256(array.tobytes()).hexdigest()
         return f"array {array.dtype.str} {np.shape(value)} {data}"
-    if len(seen) >= _DEPTH or id(value) in seen:  # a circle, such as a function that calls itself
+    if len(seen) >= _DEPTH or id(value) in seen:  # a cycle, such as a recursive function
         return "deeper"
     inner = functools.partial(_text, seen=(*seen, id(value)))
     if isinstance(value, (list, tuple)):

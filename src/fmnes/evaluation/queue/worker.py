@@ -25,8 +25,8 @@ from fmnes.evaluation.queue.files import (
     Job,
     Name,
     PollBackoff,
-    beat_seconds,
     dump_answer,
+    heartbeat_seconds,
     is_unfinished,
     load_task,
     max_task,
@@ -38,19 +38,19 @@ from fmnes.evaluation.queue.fingerprint import Fingerprint, differences, fingerp
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
 
-# -- A worker's hold on a task: claimed by a rename, kept by signs of life, given back or answered.
+# -- Claims
 
 
 _WORDS = b"a worker of fmnes; it is gone as soon as the worker is\n"
 
 
 class Claims:
-    """One worker's. At most one task at a time; a thread of its own gives the signs of life."""
+    """One worker's claims: at most one task at a time, claimed by a rename. A thread sends heartbeats."""
 
     def __init__(
         self, directory: Path, worker: str, seconds: float, withdrawn: Callable[[Name], None]
     ) -> None:
-        """seconds: between two signs. withdrawn: called by the thread if a claim is gone from the queue."""
+        """seconds: between heartbeats. withdrawn: called by the thread if a claim is gone."""
         self._open, self._claimed, self._workers = (
             directory / name for name in (files.OPEN, files.CLAIMED, files.WORKERS)
         )
@@ -58,18 +58,18 @@ class Claims:
         self.seconds = seconds
         self._withdrawn = withdrawn
         self._waiting: list[Name] = []
-        """Tasks that were open when we last looked."""
+        """Open tasks of the last listing."""
         self._lock = threading.Lock()
         self._held: Name | None = None
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Register, and give signs of life from now on; a second call changes nothing."""
+        """Register the worker and start the heartbeats; a second call does nothing."""
         if self._thread is not None:
             return
         files.write(self._workers, self.worker, _WORDS)
-        self._thread = threading.Thread(target=self._beat, name="fmnes signs of life", daemon=True)
+        self._thread = threading.Thread(target=self._send_heartbeats, name="fmnes heartbeat", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
@@ -79,9 +79,9 @@ class Claims:
         files.remove(self._workers / self.worker)
 
     def claim(self) -> Name | None:
-        """A task that nobody else has now; None if there is none.
+        """Claim an open task; None if there is none.
 
-        One listing serves for many claims, in an order of our own: so workers seldom want the same.
+        One listing serves several claims, in random order, so that workers rarely compete for one task.
         """
         for fresh in (False, True):
             if fresh:
@@ -91,7 +91,7 @@ class Claims:
                 name = self._waiting.pop()
                 claimed = name._replace(worker=self.worker)
                 if self._rename(self._open / str(name), self._claimed / str(claimed)):
-                    files.beat(self._claimed, str(claimed))  # it may have waited long
+                    files.heartbeat(self._claimed, str(claimed))  # the file may be older than a lease
                     with self._lock:
                         self._held = claimed
                     return claimed
@@ -101,13 +101,13 @@ class Claims:
         return self._claimed / str(name)
 
     def let_go(self) -> Name | None:
-        """It needs no more signs of life. The claim is still there, under this name."""
+        """Stop the heartbeats of the claim and return its name; the file stays."""
         with self._lock:
             held, self._held = self._held, None
         return held
 
     def give_back(self) -> None:
-        """Others may take it, at once."""
+        """Open the task for other workers."""
         held = self.let_go()
         if held is not None:
             self._rename(self.path(held), self._open / str(held._replace(worker="")))
@@ -119,19 +119,19 @@ class Claims:
         try:
             os.rename(source, target)
         except FileNotFoundError:
-            # A network file system may say so of a rename that it has made, if it had to ask twice.
+            # A network file system that repeats its request may report this for a rename that succeeded.
             return os.path.lexists(target)
         return True
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         while not self._over.wait(self.seconds):
-            with contextlib.suppress(OSError):  # a disk that fails for a moment
-                if not files.beat(self._workers, self.worker):  # taken for dead: we were suspended
+            with contextlib.suppress(OSError):  # the disk may fail temporarily
+                if not files.heartbeat(self._workers, self.worker):  # counted as dead after a suspension
                     files.write(self._workers, self.worker, _WORDS)
                 with self._lock:
-                    if self._held is None or files.beat(self._claimed, str(self._held)):
+                    if self._held is None or files.heartbeat(self._claimed, str(self._held)):
                         continue
-                    # Handed out anew meanwhile? If nobody has it yet, we go on with it.
+                    # Handed out again? If no other worker has claimed it, keep it.
                     again = self._held._replace(handout=self._held.handout + 1)
                     if self._rename(self._open / str(again._replace(worker="")), self._claimed / str(again)):
                         self._held = again
@@ -140,30 +140,29 @@ class Claims:
                         self._withdrawn(lost)
 
 
-# -- What a worker is told from outside: to end, or that nobody wants its evaluation any more.
+# -- Signals
 #
-# SIGTERM is how a batch system ends a job, SIGINT is Ctrl-C. Whichever comes is an exception only where the
-# worker waits, inside of `unless_told`; everywhere else it is noted: no claim and no answer is left half
-# made.
+# A batch system ends a job with SIGTERM; Ctrl-C is SIGINT. A signal raises an exception only inside of
+# `interruptible`. Elsewhere it is only recorded, so that no claim or answer is left incomplete.
 
 
 T = TypeVar("T")
 
 _ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)]
-#: From our own thread to our main one.
+#: Sent by the heartbeat thread to the main thread.
 _WITHDRAWN = getattr(signal, "SIGUSR1", None)
 
 
-class _Told(BaseException):
-    """Never seen outside of this file."""
+class _Interrupted(BaseException):
+    """Raised by a signal handler; caught in this file."""
 
 
 class Signals:
-    """A context manager, for the main thread."""
+    """A context manager that handles signals, for the main thread."""
 
     def __init__(self) -> None:
         self.ended = 0
-        """The signal that ends us, if one has come."""
+        """The signal that ended the worker; 0 for none."""
         self._waiting = False
         self._handlers: dict[int, Any] = {}
 
@@ -171,7 +170,7 @@ class Signals:
         for number in _ENDINGS:
             self._handlers[number] = signal.signal(number, self._end)
         if _WITHDRAWN:
-            self._handlers[_WITHDRAWN] = signal.signal(_WITHDRAWN, self._tell)
+            self._handlers[_WITHDRAWN] = signal.signal(_WITHDRAWN, self._interrupt)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -182,8 +181,8 @@ class Signals:
     def name(self) -> str:
         return signal.Signals(self.ended).name
 
-    def unless_told(self, act: Callable[[], T]) -> T | None:
-        """What `act` returns; None if a signal has come first."""
+    def interruptible(self, act: Callable[[], T]) -> T | None:
+        """Return the result of `act`; None if a signal came first."""
         result: T | None = None
         try:
             try:
@@ -192,43 +191,40 @@ class Signals:
                     result = act()
             finally:
                 self._waiting = False
-        except _Told:
+        except _Interrupted:
             pass
         return result
 
     def withdraw(self, name: Name) -> None:
-        """From another thread: the evaluation under way is not wanted."""
+        """Interrupt the running evaluation, from another thread."""
         if _WITHDRAWN:
             signal.pthread_kill(threading.main_thread().ident or 0, _WITHDRAWN)
 
     def _end(self, number: int, _: object) -> None:
         self.ended = number
-        self._tell()
+        self._interrupt()
 
-    def _tell(self, *_: object) -> None:
+    def _interrupt(self, *_: object) -> None:
         if self._waiting:
             self._waiting = False
-            raise _Told
+            raise _Interrupted
 
 
-# -- A worker of a queue: claims a point, evaluates it in isolation, answers, and so on until there is no
-# more.
+# -- The worker
 #
-# The evaluation is that of `workers=` and of `Command`, in processes of its own, so that a crash or a hang
-# is a
-# failed point and the worker lives on. The objective is the worker's own; from the directory it takes
-# points.
+# Evaluations run as with `workers=` or `Command`, in processes of their own, so that the worker survives a
+# crash or a hang. The worker takes only points from the directory; the objective is its own.
 
 
-#: Seconds that a worker waits for a driver: where none has shown itself, and where the last one has ended.
+#: Seconds that a worker waits for a driver: the first one, and the next one after a run has ended.
 IDLE_SECONDS, OVER_SECONDS = 600.0, 60.0
-#: An evaluation that was ended from outside may have been the first to go: seconds until we are told, too.
-_TOLD_SECONDS = 1.0
-#: After a lost evaluation, which may be this machine's fault, others are given a chance; doubles each time.
+#: A batch system that killed an evaluation may end this worker next: seconds to wait for that signal.
+_SIGNAL_SECONDS = 1.0
+#: Pause after a lost evaluation, which may be this machine's fault; doubles each time.
 _LOST_SECONDS, _LOST_MOST = 0.5, 60.0
-#: What took longer than this shall survive a power cut.
+#: Answers of evaluations longer than this are synced to disk.
 _PRECIOUS_SECONDS = 1.0
-#: Tries to write an answer, with a pause that doubles from a second on.
+#: Attempts to write an answer, with pauses that double from one second.
 _WRITES = 6
 
 
@@ -250,7 +246,7 @@ def work(
     """Work for the queue in `directory` until its run has ended, or a signal comes. In the main thread only.
 
     idle: seconds to wait for a driver; by default IDLE_SECONDS, or OVER_SECONDS after the last one's end.
-    say: is told, in a line, what happens. Raises ArgumentError if the queue wants another objective.
+    say: called with one line for each event. Raises ArgumentError if the queue has another objective.
     """
     with Signals() as signals:
         worker = _Worker(directory.absolute(), objective, idle, say, signals)
@@ -282,9 +278,9 @@ class _Worker:
         self._evaluator: Evaluator | None = None
         self._job: Job | None = None
         self._job_id = ""
-        self._job_pulse: Any = None
+        self._job_change: Any = None
         self._lost = 0
-        """Evaluations lost in a row."""
+        """Consecutive lost evaluations."""
         self.made = 0
 
     def close(self) -> None:
@@ -294,7 +290,7 @@ class _Worker:
             self._evaluator.close()
 
     def run(self) -> str:
-        """Why it ended."""
+        """Work until the end, and return why it ended."""
         self._say(f"worker {self._claims.worker} waits for work in {self._directory}")
         since, driver, pauses = time.monotonic(), None, PollBackoff()
         while not self._signals.ended:
@@ -305,29 +301,27 @@ class _Worker:
                 since = time.monotonic()
                 continue
             alive = files.last_change(self._directory / files.DRIVER)
-            if self._look() or alive != driver:
+            if self._update_job() or alive != driver:
                 since, driver = time.monotonic(), alive
             over = self._job is not None and self._job.over
             patience = (OVER_SECONDS if over else IDLE_SECONDS) if self._idle is None else self._idle
             if time.monotonic() - since >= patience:
                 return "the run has ended" if over else f"no driver gave a sign of life for {patience:g} s"
-            self._signals.unless_told(lambda: time.sleep(pauses.next()))
+            self._signals.interruptible(lambda: time.sleep(pauses.next()))
         return ""
 
-    # -- the job ------------------------------------------------------------------------------------------
-
-    def _look(self) -> bool:
-        """Is there a job, or another one? Raises ArgumentError if it wants another objective."""
-        if self._job is None and not files.is_place(self._directory):
+    def _update_job(self) -> bool:
+        """Read the job if it changed; whether it did. Raises ArgumentError for another objective."""
+        if self._job is None and not files.is_queue(self._directory):
             _refuse_foreign(self._directory)
             return False
         last_change = files.last_change(self._directory / files.JOB)
-        if last_change is None or last_change == self._job_pulse:
+        if last_change is None or last_change == self._job_change:
             return False
         job = read_job(self._directory)
         if job is None:
             return False
-        self._job_pulse = last_change
+        self._job_change = last_change
         if not job.over:
             self._accept(job)
         self._job = job
@@ -336,27 +330,25 @@ class _Worker:
     def _accept(self, job: Job) -> None:
         if differing := differences(self._ours, job.objective):
             raise ArgumentError(_refusal(self._directory, self._ours, job.objective, differing))
-        self._claims.seconds = beat_seconds(job.lease)
+        self._claims.seconds = heartbeat_seconds(job.lease)
         if job.id != self._job_id:
             if self._evaluator is not None:
                 self._evaluator.close()
             self._evaluator = make_evaluator(self._objective, job, self._directory)
             self._job_id = job.id
-        files.check_place(self._directory)
+        files.check_folders(self._directory)
         self._claims.begin()
-
-    # -- one task -----------------------------------------------------------------------------------------
 
     def _claim(self) -> Name | None:
         if self._job is None or self._job.over:
             return None
         try:
             return self._claims.claim()
-        except OSError:  # it may come back; if not, we wait for it as for a driver
+        except OSError:  # the directory may come back; otherwise the wait for a driver times out
             return None
 
     def _take(self, name: Name) -> None:
-        """From a claim to an answer, or to a point that is given back."""
+        """Evaluate a claimed task and answer, or give it back."""
         assert self._job is not None
         try:
             data = files.read(self._claims.path(name), max_task(self._job.d))
@@ -364,18 +356,18 @@ class _Worker:
             if job != self._job_id:
                 raise ValueError("a task of another job")
         except (OSError, ValueError) as error:
-            if self._look():  # there is another driver since we looked last
+            if self._update_job():  # there is a new driver
                 return self._claims.give_back()
             self._say(f"the task {name} cannot be used: {error}")
             return self._claims.drop(self._claims.let_go() or name)
         restart, generation, slot, redraw, attempt = name.key
         task = Task(x, generation, slot, redraw, attempt, restart)
-        outcome = self._signals.unless_told(lambda: self._evaluate(task))
+        outcome = self._signals.interruptible(lambda: self._evaluate(task))
         if outcome is not None and outcome.status == "lost" and outcome.fault:
-            self._signals.unless_told(lambda: time.sleep(_TOLD_SECONDS))
+            self._signals.interruptible(lambda: time.sleep(_SIGNAL_SECONDS))
         if self._signals.ended and (outcome is None or outcome.status == "lost"):
             return self._claims.give_back()
-        if outcome is not None:  # else nobody wants it any more
+        if outcome is not None:  # else it was withdrawn
             self._answer(name, x, outcome)
 
     def _evaluate(self, task: Task) -> Outcome | None:
@@ -386,7 +378,7 @@ class _Worker:
         return None
 
     def _answer(self, name: Name, x: Vector, outcome: Outcome) -> None:
-        """Also where the claim is gone: the driver takes whichever answer comes first."""
+        """Write the answer, even without a claim: the driver takes the first answer."""
         data = dump_answer(self._job_id, name.key, x, outcome)
         durable = outcome.seconds > _PRECIOUS_SECONDS
         for left in reversed(range(_WRITES)):
@@ -402,11 +394,11 @@ class _Worker:
         self._lost = self._lost + 1 if outcome.status == "lost" else 0
         if self._lost:
             pause = min(_LOST_SECONDS * 2.0 ** min(self._lost - 1, 20), _LOST_MOST)
-            self._signals.unless_told(lambda: time.sleep(pause))
+            self._signals.interruptible(lambda: time.sleep(pause))
 
 
 def make_evaluator(objective: Any, job: Job, directory: Path) -> Evaluator:
-    """Who evaluates one point at a time, in processes of its own."""
+    """Return the evaluator of a worker: one point at a time, in a process of its own."""
     space = job.space
     if isinstance(objective, Command):
         from fmnes.evaluation.programs.runner import CommandEvaluator
@@ -431,7 +423,7 @@ def _refusal(directory: Path, ours: Fingerprint, theirs: Fingerprint, differing:
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """A directory in which no driver can make a queue."""
+    """Raise RunError for a directory in which no driver can create a queue."""
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
@@ -439,7 +431,7 @@ def _refuse_foreign(directory: Path) -> None:
     except OSError as error:
         raise RunError(f"{directory}: found {error.strerror!r}, wanted the directory of a queue") from None
     foreign = [name for name in names if not is_unfinished(name) and name != files.MARK]
-    if foreign and not files.is_place(directory):
+    if foreign and not files.is_queue(directory):
         raise RunError(
             f"{directory}: found {foreign[0]!r} and no {files.MARK}, wanted the directory of a queue"
         )
