@@ -1051,7 +1051,7 @@ def test_process_without_environment_is_looked_at_for_long_only_once(monkeypatch
         bare.kill()
         bare.wait()
     assert str(bare.pid) in {name for name, _ in known}
-    assert counts == [guard._LOOKS, 1, 1]
+    assert counts == [guard._PASSES, 1, 1]
 
 
 KILLALL = {

@@ -18,7 +18,7 @@ from fmnes.evaluation.programs.matching import Match, Search
 from fmnes.evaluation.programs.process import RESULTS, TAIL, ExitReport
 from fmnes.outcome import Outcome, infeasible, lost
 
-# -- Text that a program has left, read with care: in files that may be anything, of any size.
+# -- Text of a program's output
 
 
 # Fortran writes 1.5D+03, and 1.5-103 where the exponent has three digits.
@@ -31,11 +31,11 @@ _NUMBER = re.compile(
 class Text(NamedTuple):
     text: str
     cut: bool = False
-    """Its beginning is missing."""
+    """The beginning is missing."""
 
     @property
     def whole_lines(self) -> str:
-        """Without a first line whose beginning is missing."""
+        """The text without an incomplete first line."""
         return self.text.partition("\n")[2] if self.cut else self.text
 
     @property
@@ -46,9 +46,9 @@ class Text(NamedTuple):
 
 
 def read_tail(directory: Path, name: str, limit: int) -> Text | str | Outcome | None:
-    """The last `limit` bytes of a file; or what is wrong with it; None if there is none."""
+    """Return the last `limit` bytes of a file, or the reason why not; None if there is no file."""
     try:
-        # A link may lead anywhere and a pipe would block.
+        # A link may lead anywhere, and a pipe would block.
         fd = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
@@ -71,7 +71,7 @@ def read_tail(directory: Path, name: str, limit: int) -> Text | str | Outcome | 
 
 
 def read_number(text: str) -> float | None:
-    """The number that a text is, NaN and infinity included; None if it is something else."""
+    """Parse a number, NaN and infinity included; None for other text."""
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
         return None
@@ -79,21 +79,21 @@ def read_number(text: str) -> float | None:
 
 
 def printable(text: str, allowed: str = "") -> str:
-    """Without what a terminal might take for commands."""
+    """Replace characters that a terminal might interpret as commands."""
     return "".join(c if c.isprintable() or c in allowed else "?" for c in text)
 
 
-# -- What an external program answers: a number, or that it failed, in a file or on its last line.
+# -- The default answer: a number or FAIL, in the results file or on the last line
 
 
 _FAIL = re.compile(r"fail(?:[\s:]+(.*))?", re.I | re.S)
 
-#: A number, an outcome in the program's own words, or nothing that makes sense.
+#: A number, a failure that the program reported, or None for an invalid answer.
 Answer = float | Outcome | None
 
 
 def find_answer(ending: ExitReport, directory: Path, in_file: bool) -> tuple[Answer, str]:
-    """What a program says in its results file or on its last line; where that is nothing, why."""
+    """Return the answer in the results file or on the last line, and the problem if there is none."""
     wrote = read_tail(directory, RESULTS, TAIL) if in_file else None
     if wrote is None:
         return last_answer(Text(ending.stdout, ending.cut), "printed no number")
@@ -101,7 +101,7 @@ def find_answer(ending: ExitReport, directory: Path, in_file: bool) -> tuple[Ans
 
 
 def file_answer(wrote: Text | str | Outcome) -> tuple[Answer, str]:
-    """What a file says, as a whole or on its last line; where that is nothing, why."""
+    """Return the answer in a file, as a whole or on its last line, and the problem if there is none."""
     if isinstance(wrote, Outcome):
         return wrote, ""
     if isinstance(wrote, str):
@@ -114,13 +114,13 @@ def last_answer(found: Text, said: str) -> tuple[Answer, str]:
     lines = found.text.rstrip().splitlines()
     if not lines:
         return None, f"{said}; {f'the last {TAIL} bytes are blank' if found.cut else 'nothing at all'}"
-    if found.cut and len(lines) == 1:  # its beginning is not here, so the rest is not to be believed
+    if found.cut and len(lines) == 1:  # an incomplete line is not reliable
         return None, f"{said}; the last line is longer than {TAIL} bytes"
     return read_answer(lines[-1]), f"{said}; last line: {printable(lines[-1].strip()[:200])!r}"
 
 
 def read_answer(text: str) -> Answer:
-    """What a program says: a number, or that it failed; None if it makes no sense."""
+    """Parse an answer: a number or a failure; None if it is neither."""
     text = text.strip()
     number = read_number(text)
     if number is not None:
@@ -140,7 +140,7 @@ def read_answer(text: str) -> Answer:
         return None
 
 
-# -- Where a value stands: in the output or in a file, found by a regular expression or a JSON path.
+# -- Values at a source: in the output or a file, by a regular expression or a JSON path
 #
 # {"regex": r"CD =\s*(\S+)"}                      in the output; the last match, its group 1 if it has one
 # {"file": "out.txt", "regex": r"mass\s+(\S+)"}   the same in a file of the evaluation's directory
@@ -149,19 +149,19 @@ def read_answer(text: str) -> Answer:
 
 
 _T = TypeVar("_T")
-#: Asks for searches, which are made elsewhere as they may not end, and is sent what they found: `Matcher`.
+#: Yields searches, which a `Matcher` makes in another process as they may not end, and is sent their results.
 Searches = Generator[Search, Match | str | None, _T]
 
 KEYS = ("file", "regex", "json")
-#: Bytes of a file: of a larger one the end is searched, and JSON is not begun.
+#: Largest file in bytes; only the end of a larger one is searched, and larger JSON is refused.
 MAX_FILE = 16 * 2**20
-#: Characters of a further output that is a text.
+#: Longest text in characters of a further output.
 MAX_TEXT = 200
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(-?\d{1,9})\]")
 
 
 def check_source(argument: str, found: Any) -> dict[str, str]:
-    """The source as plain data; raises ArgumentError."""
+    """Return the source as plain data; raises ArgumentError."""
     example = "wanted such as {'regex': r'CD =\\s*(\\S+)'} or {'file': 'out.txt'}"
     if not isinstance(found, Mapping) or not found:
         raise ArgumentError(f"{argument}: found {shown(found)}, {example}")
@@ -200,7 +200,7 @@ def check_source(argument: str, found: Any) -> dict[str, str]:
 def find_value(
     source: Mapping[str, str], ending: ExitReport, directory: Path
 ) -> Searches[tuple[Answer, str]]:
-    """The number at the source; where there is none, why, with what was there instead."""
+    """Return the number at the source, and the problem if there is none."""
     found = yield from _find(source, ending, directory)
     if isinstance(found, _Nothing):
         return None, found.why
@@ -221,7 +221,7 @@ def find_value(
 def find_output(
     source: Mapping[str, str], ending: ExitReport, directory: Path
 ) -> Searches[float | str | None]:
-    """A further output: a finite number, else a text or a truth value; None if there is none."""
+    """Return a further output: a finite number, text or bool; None if it is not found."""
     found = yield from _find(source, ending, directory)
     if isinstance(found, str):
         number = read_number(found)
@@ -234,7 +234,7 @@ def find_output(
 
 
 class _Nothing:
-    """There is nothing at the source."""
+    """No value was found at the source, with the reason."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -248,12 +248,12 @@ def _place(source: Mapping[str, str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As the user wrote it: repr would double its backslashes."""
+    """Quote a text without doubling its backslashes."""
     return f"'{printable(text[:MAX_TEXT])}'"
 
 
 def _find(source: Mapping[str, str], ending: ExitReport, directory: Path) -> Searches[Any]:
-    """A text or a JSON value; an outcome in the program's own words; or _Nothing."""
+    """Return a text, a JSON value, an outcome that the program reported, or _Nothing."""
     name = source.get("file")
     read: Text | str | Outcome | None
     if name is None:
@@ -319,7 +319,7 @@ def _contents(found: Any) -> str:
 
 
 def _steps(argument: str, path: str) -> list[str | int]:
-    """A JSON path's keys and positions."""
+    """Parse a JSON path into keys and positions."""
     steps: list[str | int] = []
     end = 0
     while end < len(path):

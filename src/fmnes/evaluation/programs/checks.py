@@ -13,13 +13,10 @@ from typing import Any
 from fmnes.arguments import check_path, is_number, shown
 from fmnes.errors import ArgumentError
 
-# -- Checks of a Command's settings, which come from Python or from a problem file.
-
-
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _BYTES = re.compile(r"(\d{1,15}(?:\.\d{1,15})?)\s*([KMGT]?I?B?)", re.ASCII | re.IGNORECASE)
-#: Less than this no program starts with.
+#: No program starts with less.
 _LEAST_BYTES = 2**20
 
 
@@ -30,7 +27,7 @@ def check_strings(argument: str, found: Any) -> tuple[str, ...]:
         raise ArgumentError(f"{argument}: found one string, wanted a list such as {wanted}")
     try:
         strings = tuple(os.fspath(element) for element in found)
-    except Exception:  # of the user's own class it may be anything
+    except Exception:  # a class of the user may raise anything
         raise ArgumentError(f"{argument}: found {shown(found)}, wanted a list of strings") from None
     for element in strings:
         if not isinstance(element, str) or "\0" in element or (not element and argument != "argv"):
@@ -53,7 +50,7 @@ def read_plain(path: str, limit: int) -> tuple[bytes, int]:
 
 
 def check_codes(argument: str, found: Any, *, signals: bool = False) -> tuple[int, ...]:
-    """Exit codes; minus the number of a signal where that is allowed."""
+    """Check exit codes; with `signals`, also negative signal numbers."""
     try:
         codes = tuple(found)
     except Exception:
@@ -68,7 +65,7 @@ def check_codes(argument: str, found: Any, *, signals: bool = False) -> tuple[in
 
 
 def check_bytes(argument: str, found: Any) -> int | None:
-    """A number of bytes; also as a text with a unit."""
+    """Check a number of bytes, or a text such as "2 GB"."""
     if found is None:
         return None
     match = _BYTES.fullmatch(found.strip()) if isinstance(found, str) else None
@@ -82,21 +79,21 @@ def check_bytes(argument: str, found: Any) -> int | None:
     return int(size)
 
 
-# -- The text of a problem file, and its tables. It may be anything: nothing of it is run.
+# -- Text of a problem file
 
 
-#: A problem of a hundred thousand parameters has less.
+#: Largest problem file in bytes; one with a hundred thousand parameters is smaller.
 MAX_BYTES = 8 * 2**20
-#: Dots in one line besides strings and comments; a key of very many parts would take all memory to read.
+#: Most dots in a line outside of strings and comments: parsing a key with many parts would exhaust memory.
 MAX_DOTS = 50
 _STRING_OR_COMMENT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|#.*")
-#: What `tomllib` says, and where.
+#: The form of `tomllib`'s messages.
 _ERROR = re.compile(r"(.+) \(at line (\d+), column \d+\)", re.S)
 _TWICE = re.compile(r"Cannot declare \('parameters', (.+)\) twice", re.S)
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The file's text; what is no plain file, or far too large for a problem file, is not even begun."""
+    """Read a problem file; only plain files up to MAX_BYTES are accepted."""
     try:
         data, _ = read_plain(os.fspath(path), MAX_BYTES)
         if len(data) > MAX_BYTES:
@@ -112,7 +109,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def parse(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Its tables; what is no TOML is said with its line."""
+    """Parse TOML; errors name the line."""
     for number, line in enumerate(text.splitlines(), 1):
         if line.count(".") > MAX_DOTS and _STRING_OR_COMMENT.sub("", line).count(".") > MAX_DOTS:
             raise ArgumentError(f"{path}, line {number}: found more than {MAX_DOTS} dots, wanted TOML")
@@ -134,11 +131,11 @@ def parse(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
         ) from None
 
 
-# -- The environment of a program: ours, one thread, and what the user adds.
+# -- The environment of a program
 
 
-#: As many programs run at a time as there are workers: each of them with a thread for every core is many
-#: times slower. ngspice minds none of these but OMP_THREAD_LIMIT.
+#: One thread for each program: several programs with a thread per core each would be many times slower.
+#: ngspice only respects OMP_THREAD_LIMIT.
 ONE_THREAD = (
     "OMP_NUM_THREADS",
     "OMP_THREAD_LIMIT",
@@ -151,20 +148,20 @@ ONE_THREAD = (
 
 
 def variables(ours: Mapping[str, str], theirs: Mapping[str, str | None] | None) -> dict[str, str]:
-    """The environment that a program sees."""
+    """Return the environment of a program: that of this process, one thread, and the user's settings."""
     said = {**ours, **(theirs or {})}
     joined = {**dict.fromkeys(ONE_THREAD, "1"), **said}
-    if "OMP_THREAD_LIMIT" not in said:  # who asks for four threads is not to be held to one
+    if "OMP_THREAD_LIMIT" not in said:  # do not limit a user's own OMP_NUM_THREADS
         threads = joined["OMP_NUM_THREADS"] or ""
         joined["OMP_THREAD_LIMIT"] = threads if threads.isdecimal() else None
     return {name: value for name, value in joined.items() if value is not None}
 
 
 def check_environment(found: Any) -> dict[str, str | None]:
-    """Names with texts, or with None for a variable to be removed; raises ArgumentError."""
+    """Check an environment; None removes a variable. Raises ArgumentError."""
     try:
         environment = {} if found is None else dict(found)
-    except Exception:  # of the user's own class it may be anything
+    except Exception:  # a class of the user may raise anything
         raise ArgumentError(f"environment: found {shown(found)}, wanted a dictionary") from None
     for name, value in environment.items():
         if not isinstance(name, str) or not name or "=" in name or "\0" in name:
@@ -178,7 +175,7 @@ def check_environment(found: Any) -> dict[str, str | None]:
 
 
 def environment_of(data: Mapping[str, Any]) -> dict[str, str]:
-    """What a problem file, read, says of its program's environment."""
+    """Return the program's environment in the tables of a problem file."""
     program = data.get("program", {})
     found = program.get("environment", {}) if isinstance(program, Mapping) else {}
     if not isinstance(found, Mapping):
@@ -187,9 +184,9 @@ def environment_of(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_environment(path: str | os.PathLike[str]) -> dict[str, str]:
-    """The environment of a problem file's program: a run directory keeps its names only.
+    """Read the program's environment from a problem file: a run directory keeps only the names.
 
-    Raises ArgumentError if the file is not there any more, or is no problem file.
+    Raises ArgumentError if the file is missing or invalid.
     """
     name = check_path("problem_file", path)
     if not os.path.exists(name):

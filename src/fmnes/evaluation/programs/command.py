@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,15 +18,9 @@ from fmnes.evaluation.programs.checks import check_bytes, check_codes, check_env
 from fmnes.evaluation.programs.inputs import TAKEN, SomeNumber, check_targets, parse_argument
 from fmnes.outcome import read_outputs
 
-# -- A Command's settings, checked and each in one form.
-
-
-if TYPE_CHECKING:
-    pass
-
 
 def validate(command: Command) -> None:
-    """Raises ArgumentError for what cannot be meant."""
+    """Normalise all settings of a Command; raises ArgumentError for invalid ones."""
 
     def settle(name: str, value: Any) -> None:
         object.__setattr__(command, name, value)
@@ -84,21 +78,6 @@ def _outputs(found: Any) -> dict[str, dict[str, str]]:
         if "\0" in name:
             raise ArgumentError(f"outputs: found the name {shown(name)}, wanted text such as 'mass'")
     return {name: check_source(f"outputs, {name}", source) for name, source in found.items()}
-
-
-# -- External programs as objectives: a point goes in as arguments, files or JSON, a number comes out.
-#
-# `Command` holds the settings, which `settling.py` checks. `inputs.py` fills `template.py`'s holes and lays
-# out
-# what a program is given, `program.py` finds the program, `runnable.py` says whether it can run,
-# `runner.py`
-# keeps some programs running, each in a directory of `workspace.py`, and `process.py` runs one of
-# them. `verdict.py` says what came of it: from what it answers (`answer.py`), or from where the user says
-# that
-# the value stands (`sources.py`); a regular expression is searched for by a process that can be killed
-# (`matching.py`), while the evaluation waits for it (`searching.py`). What it leaves running is for
-# `guard.py`,
-# what it leaves on disk for `removal.py`.
 
 
 @dataclass(frozen=True)
@@ -206,8 +185,6 @@ class Command:
     directory: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        # Every run asks whether its objective is a Command; only one that is needs all this.
-
         validate(self)
 
     def __call__(self, x: ArrayLike | Mapping[str, float]) -> float:
@@ -237,7 +214,7 @@ class Command:
         if not np.isfinite(point).all():
             raise ArgumentError(f"x: found {point}, wanted finite numbers")
         from fmnes.evaluation.programs.preflight import check_runnable
-        from fmnes.evaluation.programs.runner import run_once  # which knows this class, and is POSIX's
+        from fmnes.evaluation.programs.runner import run_once  # imports this module; POSIX only
 
         check_runnable(self, point.size, named)
         outcome = run_once(self, Task(point, 0, 0), named=named)
@@ -253,7 +230,7 @@ Command.__init__ = suggest_options(Command.__init__)  # type: ignore[method-assi
 
 
 def _point(found: Mapping[Any, Any]) -> dict[str, Any]:
-    """A point that somebody wrote by hand."""
+    """Check a point given by name."""
     for name, value in found.items():
         if not isinstance(name, str) or not is_number(value):
             raise ArgumentError(f"x: found {shown(name)}: {shown(value)}, wanted names with finite numbers")

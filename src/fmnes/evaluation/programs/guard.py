@@ -1,8 +1,8 @@
-"""What sees to it that no program, and nothing a program has started, outlives its driver.
+"""Guard process: kills programs and everything they started when the driver ends.
 
-`sweep` finds what has left its program's group, by a token in its environment. The guard, a small process of
-its own, ends the programs when the driver dies, even by kill -9. This file is also the guard's script, so it
-imports the standard library only.
+`sweep` finds processes that left their program's group, by a token in their environment. The guard is a
+separate process that kills the programs when the driver dies, even by kill -9. This file is also the guard's
+script, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import sys
 import time
 from contextlib import suppress
 
-#: The variable that marks a program and all it starts.
+#: The environment variable that marks a program and all it starts.
 TOKEN = "FMNES_TOKEN"
-#: How often one sweep looks at the list of processes at most, and how long it waits where that may help.
-_LOOKS, _PAUSE = 20, 0.005
+#: Most passes of a sweep over the list of processes, and the pause between two.
+_PASSES, _PAUSE = 20, 0.005
 
 
 class Guard:
@@ -30,7 +30,7 @@ class Guard:
     def __init__(self) -> None:
         self.token = secrets.token_hex(16)
         self._bare: set[tuple[str, bytes]] = set()
-        # No token of a program that runs us: its sweep must not take our guard before it has done its work.
+        # Remove the token of an outer run, whose sweep would kill this guard too early.
         environment = {name: value for name, value in os.environ.items() if name != TOKEN}
         if not sys.executable or getattr(sys, "frozen", False):  # there is no interpreter to run it
             return
@@ -54,7 +54,7 @@ class Guard:
         self._tell(f"-{group}\n")
 
     def sweep(self) -> None:
-        """Kill whatever carries our token: daemons, which have left their program's group."""
+        """Kill all processes with the token, such as daemons that left their program's group."""
         sweep(self.token, self._bare)
 
     def close(self) -> None:
@@ -64,21 +64,21 @@ class Guard:
 
     def _tell(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with suppress(OSError):  # a guard that is gone or stopped must not stop the run
+            with suppress(OSError):  # a dead guard must not stop the run
                 self._process.stdin.write(line.encode())
 
 
 def sweep(token: str, bare: set[tuple[str, bytes]]) -> bool:
     """Kill every process that has the token in its environment; True if there was one.
 
-    A process can fork and end after we have listed it and before we read its environment, and in the middle
-    of an exec it shows none. So we look again until each process on the list could be read: then none of them
-    had the token, and nobody else starts one that has it. `bare` remembers those that never show any.
+    A process can fork and end after it was listed and before its environment is read, and shows none during
+    an exec. So the list is read again until the environment of each process on it was read: then none had the
+    token, and no other process starts one with it. `bare` remembers those that never show an environment.
     """
     mark = f"{TOKEN}={token}".encode()
     others: set[str] = set()
     found = False
-    for look in range(_LOOKS):
+    for pass_ in range(_PASSES):
         again = pause = False
         for name in _processes() - others:
             kind = _kind(name, mark)
@@ -88,7 +88,7 @@ def sweep(token: str, bare: set[tuple[str, bytes]]) -> bool:
                     os.kill(int(name), signal.SIGKILL)
             elif kind == "bare":
                 identity = (name, _start_time(name))
-                if look == _LOOKS - 1:
+                if pass_ == _PASSES - 1:
                     bare.add(identity)
                 if identity in bare:
                     others.add(name)
@@ -105,13 +105,13 @@ def sweep(token: str, bare: set[tuple[str, bytes]]) -> bool:
 
 
 def _processes() -> set[str]:
-    with suppress(OSError):  # no /proc on this system
+    with suppress(OSError):  # there is no /proc on this system
         return {name for name in os.listdir("/proc") if name.isdigit()}
     return set()
 
 
 def _kind(name: str, mark: bytes) -> str:
-    """marked, other (it has no mark), ended, bare (it has no environment, or not yet), or unknown."""
+    """Classify a process: marked, other (no mark), ended, bare (no environment, or not yet), or unknown."""
     try:
         fd = os.open(f"/proc/{name}/environ", os.O_RDONLY)
         try:
@@ -135,18 +135,18 @@ def _kind(name: str, mark: bytes) -> str:
 
 
 def _start_time(name: str) -> bytes:
-    """With its number this tells a process from all that ever were."""
+    """Return the start time, which together with the pid identifies a process."""
     with suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[19]
     return b""
 
 
 def _guard(driver: int, token: str) -> None:
-    """The guard's life: note the groups that run, wait for the driver's end, kill."""
+    """Run the guard: record running groups, wait for the driver's end, kill."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError), open("/proc/self/comm", "w") as name:
-        name.write("fmnes-guard")  # so that `killall python3` passes us by, and we can do our work
+        name.write("fmnes-guard")  # so that `killall python3` spares the guard
     groups: set[int] = set()
     rest = b""
     while True:
@@ -157,12 +157,12 @@ def _guard(driver: int, token: str) -> None:
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
                 (groups.add if line.startswith(b"+") else groups.discard)(int(line[1:]))
-        elif os.getppid() != driver:  # it is gone, and a process it forked holds our pipe open
+        elif os.getppid() != driver:  # the driver is gone, and a process it forked holds the pipe open
             break
     for group in groups:
         with suppress(OSError):
             os.killpg(group, signal.SIGKILL)
-    quiet = 0  # a program caught between fork and exec has no token yet: look more than once
+    quiet = 0  # a program between fork and exec has no token yet: sweep more than once
     bare: set[tuple[str, bytes]] = set()
     for _ in range(100):
         quiet = 0 if sweep(token, bare) else quiet + 1

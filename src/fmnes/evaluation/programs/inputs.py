@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from fmnes.evaluation.programs.command import Command
 
 
-# -- The language of arguments and input files: {name} and {name:format} stand for the values of a point.
+# -- Placeholders
 #
-# In an argument all other braces are written twice. An input file has braces of its own, as JSON, gmsh and
-# ngspice do: there only {identifier} and {identifier:format} are placeholders, {{identifier}} stands for
-# {identifier} itself, {{{identifier}}} for a value in braces, and all other braces for themselves.
+# In arguments, {name} and {name:format} are replaced by values, and all other braces are doubled. Input files
+# have braces of their own (JSON, gmsh, ngspice): there only {identifier} and {identifier:format} are
+# replaced, {{identifier}} gives {identifier}, {{{identifier}}} a value in braces, other braces are kept.
 
 
 _IN_ARGUMENT = re.compile(r"\{\{|\}\}|\{(?P<hole>[^{}]*)\}|[{}]")
@@ -39,35 +39,35 @@ _FORM = r"[^\W\d]\w*(?::[^{}\r\n]*)?"
 _IN_FILE = re.compile(
     rf"(?P<brace>\{{\{{)?\{{(?P<hole>{_FORM})\}}(?(brace)\}}\}})|\{{(?P<own>\{{{_FORM}\}})\}}"
 )
-#: Digits of a format's width: a page has fewer columns, and all memory would go for more.
+#: A width of four digits in a format, which could exhaust memory.
 _WIDE = re.compile(r"\d{4}")
 
 
 class Placeholder(NamedTuple):
     text: str
-    """What stands between the braces."""
+    """The text between the braces."""
     line: int
 
 
 class Template(NamedTuple):
-    """A text with holes, parsed once."""
+    """A text with placeholders, parsed once."""
 
     where: str
-    """For messages: "argv", or the name of the file."""
+    """"argv" or the file name, for messages."""
     pieces: tuple[str | Placeholder, ...]
     is_file: bool = False
 
     def fill(self, known: Mapping[str, Any]) -> str:
-        """The text for these values, put in literally; numbers keep all their digits unless told."""
+        """Insert values literally; numbers without a format keep all digits."""
         return "".join(p if isinstance(p, str) else _value(self, p, known) for p in self.pieces)
 
     def names(self, known: Mapping[str, Any]) -> set[str]:
-        """Those that its placeholders stand for."""
+        """Return the names in its placeholders."""
         return {_split(piece.text, known)[0] for piece in self.pieces if isinstance(piece, Placeholder)}
 
 
 class SomeNumber:
-    """Stands for a value of which nobody knows yet whether it is whole: what fits either is accepted."""
+    """A sample value that accepts formats of floats and of integers."""
 
     def __repr__(self) -> str:
         return "a number"
@@ -120,7 +120,7 @@ def _joined(pieces: Iterator[str | Placeholder]) -> tuple[str | Placeholder, ...
 
 
 def _split(text: str, known: Mapping[str, Any]) -> tuple[str, str]:
-    """The name and the format; a name may have a colon itself."""
+    """Split a placeholder into name and format; a name may contain a colon."""
     name, _, form = (text, "", "") if text in known else text.partition(":")
     return name, form
 
@@ -156,11 +156,11 @@ def _unknown(name: str, hole: Placeholder, known: Mapping[str, Any], is_file: bo
     return f"{found} (for a brace itself, write it twice)"
 
 
-# -- The program of a command: where it is, and whether it can be started.
+# -- The program file
 
 
 def find_program(command: Command) -> str:
-    """The path of the program, absolute because it does not run here."""
+    """Return the path of the program, absolute because it runs in another directory."""
     template = parse_argument(command.argv[0])
     for hole in template.pieces:
         if isinstance(hole, Placeholder) and hole.text != "here":
@@ -174,13 +174,13 @@ def find_program(command: Command) -> str:
     return os.path.join(str(command.here), name.removeprefix("./")) if os.sep in name else name
 
 
-#: What a shell would obey. A program that takes one of these as its argument is started by `sh -c`.
+#: Shell operators, which are refused as arguments.
 _OF_A_SHELL = ("|", "||", "&&", "&", ">", ">>", "<", "<<", "2>", "2>&1", "&>")
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "fish")
 
 
 def check_no_shell(command: Command) -> None:
-    """Raises ArgumentError for a pipe or a redirection among the arguments: no shell would see it."""
+    """Raise ArgumentError for a pipe or a redirection among the arguments: no shell is used."""
     found = next((word for word in command.argv[1:] if word in _OF_A_SHELL), None)
     if found is None or os.path.basename(command.argv[0]) in _SHELLS:
         return
@@ -193,6 +193,7 @@ def check_no_shell(command: Command) -> None:
 
 
 def check_program(command: Command) -> None:
+    """Raise ArgumentError if the program is missing or cannot be executed."""
     name = command.argv[0]
     path = find_program(command)
     if os.sep not in path or not os.path.exists(path):
@@ -217,31 +218,29 @@ def check_program(command: Command) -> None:
             )
 
 
-# -- What a program is given: arguments, input files made from templates, standard input, support files.
-#
-# Templates are read once, by `read_inputs`; for each evaluation they are only filled.
+# -- Inputs: arguments, files from templates, standard input, support files
 
 
-#: Files whose paths have names of their own in arguments and templates.
+#: Files whose paths are available as placeholders.
 FILES = {"params": PARAMS, "results": RESULTS}
-#: What stands for something else than a parameter.
+#: Placeholders that are not parameters.
 TAKEN = (*FILES, "here")
-#: A deck of a million lines has less.
+#: Largest template in bytes; a deck of a million lines is smaller.
 MAX_TEMPLATE = 64 * 2**20
 _OURS = (PARAMS, RESULTS, STDIN, STDOUT, STDERR)
 
 
 class InputFile(NamedTuple):
-    """An input file to be made."""
+    """An input file to be made from a template."""
 
     target: str
     template: Template
     mode: int
-    """Its permissions: a template that may be run makes a script that may be run."""
+    """Permissions of the template: an executable one gives an executable file."""
 
 
 class Support(NamedTuple):
-    """A file or folder of the user's that the program finds beside its own."""
+    """A file or folder of the user that is copied or linked into the program's directory."""
 
     source: str
     target: str
@@ -249,6 +248,8 @@ class Support(NamedTuple):
 
 
 class Inputs(NamedTuple):
+    """Everything a program is given. Templates are read once, and filled for each evaluation."""
+
     program: str
     here: str
     arguments: tuple[Template, ...]
@@ -263,13 +264,13 @@ class Inputs(NamedTuple):
 
     @property
     def name_results(self) -> bool:
-        """Whether the program is told where to write its results."""
+        """Whether a placeholder gives the program the path of the results file."""
         return any("results" in template.names({}) for template in self.templates)
 
     def check(self, point: Iterable[str] | Mapping[str, Any], has_names: bool) -> None:
-        """Raises ArgumentError if these parameters and the placeholders do not fit each other.
+        """Raise ArgumentError if the parameters and the placeholders do not match.
 
-        point: the names, or one point with values, which also tells whole numbers.
+        point: the names, or one point with values, which also shows which parameters are integers.
         """
         values = point if isinstance(point, Mapping) else dict.fromkeys(point, SomeNumber())
         known = self._known(values, Path())
@@ -288,7 +289,7 @@ class Inputs(NamedTuple):
             )
 
     def write(self, task: Task, point: Mapping[str, Any], has_names: bool, directory: Path) -> list[str]:
-        """Everything the program finds in its directory; returns argv."""
+        """Write all input files into the directory; returns argv."""
         known = self._known(point, directory)
         argv = [self.program, *(argument.fill(known) for argument in self.arguments)]
         (directory / PARAMS).write_text(_json(task, point, has_names), encoding="utf-8")
@@ -300,11 +301,11 @@ class Inputs(NamedTuple):
             if deck.mode & 0o100:
                 path.chmod(0o700)
         for support in self.support:
-            _place(support, directory)
+            _copy_or_link(support, directory)
         return argv
 
     def is_old(self, file: str, directory: Path) -> bool:
-        """Whether a file is still as it was copied: then it is not the program's answer."""
+        """Whether a copied file is unchanged: then it is not the program's answer."""
         first, *rest = Path(file).parts
         for one in self.support:
             if one.target == first:
@@ -323,7 +324,7 @@ class Inputs(NamedTuple):
 
 
 def point_of(names: Sequence[str] | None, x: Vector) -> dict[str, Any]:
-    """The point as {name: value}; x0, x1, … where it has no names. x: (d,)"""
+    """Return the point as {name: value}, by default with the names x0, x1, …; x: (d,)"""
     if names is None:
         return {f"x{i}": value for i, value in enumerate(x.tolist())}
     if len(x) != len(names):
@@ -332,7 +333,7 @@ def point_of(names: Sequence[str] | None, x: Vector) -> dict[str, Any]:
 
 
 def read_inputs(command: Command) -> Inputs:
-    """Raises ArgumentError if a template or a support file is not there, or not what it must be."""
+    """Read the templates. Raises ArgumentError for a missing or invalid template or support file."""
     here = str(command.here)
     decks = []
     support = []
@@ -349,9 +350,9 @@ def read_inputs(command: Command) -> Inputs:
 
 
 def check_targets(command: Command) -> None:
-    """Raises ArgumentError for two files of one name in the evaluation's directory, or one of ours.
+    """Raise ArgumentError for two files with one name in the evaluation's directory, or a reserved name.
 
-    So for an answer in what is linked: all evaluations would write to one file.
+    The same for an answer inside a link: all evaluations would write to one file.
     """
     links = {target_of("link", str(path)): str(path) for path in command.link}
     for source in [command.value or {}, *(command.outputs or {}).values()]:
@@ -378,7 +379,7 @@ def check_targets(command: Command) -> None:
 
 
 def target_of(argument: str, path: str) -> str:
-    """The name of a file in the evaluation's directory."""
+    """Return the name of a file in the evaluation's directory."""
     name = os.path.basename(os.path.normpath(path))
     target = name.removesuffix(".in") if argument == "templates" else name
     if target in ("", ".", "..", os.sep):
@@ -387,19 +388,19 @@ def target_of(argument: str, path: str) -> str:
 
 
 def files_of(command: Command) -> list[tuple[str, str]]:
-    """The user's files, each with the argument it comes from."""
+    """Return the user's files, each with the argument that names it."""
     arguments = {"templates": command.templates, "copy": command.copy, "link": command.link}
     return [(argument, str(path)) for argument, paths in arguments.items() for path in paths]
 
 
 def _json(task: Task, point: Mapping[str, Any], has_names: bool) -> str:
-    """The JSON for one point, with its names if it has some; numbers keep all their digits."""
+    """Return one point as JSON, with its names if it has them; numbers keep all digits."""
     said = {"x": list(point.values()), **({"params": point} if has_names else {})}
     return json.dumps({**said, **{k: v for k, v in task._asdict().items() if k != "x"}}) + "\n"
 
 
 def _read_template(argument: str, here: str, path: str) -> tuple[Template, int]:
-    """A template and its permissions."""
+    """Read a template and its permissions."""
     try:
         data, mode = read_plain(os.path.join(here, path), MAX_TEMPLATE)
     except (FileNotFoundError, NotADirectoryError):
@@ -437,8 +438,8 @@ def _check_support(one: Support, place: str) -> None:
         )
 
 
-def _place(support: Support, directory: Path) -> None:
-    """Raises OSError, with a message that says which file it is about."""
+def _copy_or_link(support: Support, directory: Path) -> None:
+    """Copy or link a support file; OSErrors name the file."""
     target = directory / support.target
     try:
         if support.how == "link":
@@ -449,7 +450,7 @@ def _place(support: Support, directory: Path) -> None:
             shutil.copy2(support.source, target)
     except (OSError, RecursionError) as error:
         words = getattr(error, "strerror", None) or str(error)
-        if isinstance(error, shutil.Error):  # a list of what went wrong in a folder
+        if isinstance(error, shutil.Error):  # a list of all errors in a folder
             words = str(error.args[0][0][2])
         number = getattr(error, "errno", None) or errno.EIO
         raise OSError(number, f"{support.how} of {support.source!r}: {words}") from None

@@ -1,11 +1,10 @@
-"""Search by a regular expression in a process of its own, which can be killed.
+"""Regular expression search in a separate process that can be killed.
 
-An expression may backtrack without end, and `re` neither stops at a signal nor lets other threads run. So
-this file is also a script: it reads searches from its standard input and writes what they found, one after
-another. It imports the standard library only.
+An expression may backtrack without end, and `re` neither stops at a signal nor lets other threads run. This
+file is also the script of that process, so it imports the standard library only.
 
-A search is two lengths, the expression and the text. The answer to it is START when the search begins, then
-a length and JSON: the last match that is not empty, and its first group.
+A request is two lengths, the expression and the text. The response is START when the search begins, then a
+length and JSON: the last match that is not empty, and its first group.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ _PIECE = 1 << 16
 
 
 class Search(NamedTuple):
-    """What is searched for, and in what."""
+    """An expression and the text to search."""
 
     regex: str
     text: str
     words: str
-    """The expression and the place, for a message."""
+    """Describes the expression and the text, for messages."""
 
 
 class Match(NamedTuple):
-    """The last match that is not empty. An empty one, as (.*) has at the very end, has found nothing."""
+    """The last match that is not empty; (.*) always has an empty one at the end."""
 
     whole: str
     groups: int
     first: str | None
-    """The first group, if there is one and it took part."""
+    """The first group, if it took part in the match."""
 
 
 def last_match(regex: str, text: str) -> Match | None:
-    """The last match; ^ and $ are a line's. May take for ever."""
+    """Return the last match; ^ and $ match at lines. May never end."""
     last = None
     for match in re.compile(regex, re.MULTILINE).finditer(text):
         if match[0]:
@@ -56,12 +55,12 @@ def last_match(regex: str, text: str) -> Match | None:
 
 
 def can_match() -> bool:
-    """Whether there is an interpreter to run this file. A frozen program searches in its own process."""
+    """Whether an interpreter can run this file. A frozen program searches in its own process."""
     return bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 class Matcher:
-    """The process, as the driver sees it. Nothing here blocks: the selector calls `_write` and `_read`."""
+    """The driver's side of the process. Nothing blocks: the selector calls `_write` and `_read`."""
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         """Raises OSError if the process cannot be started."""
@@ -82,14 +81,14 @@ class Matcher:
         selector.register(self._stdout, selectors.EVENT_READ, self._read)
         self.pid = self._process.pid
         self.ended = False
-        """It is gone, and does not answer any more."""
+        """The process has ended."""
         self.busy = False
         self._outbox = memoryview(b"")
         self._inbox = bytearray()
 
     @property
     def began(self) -> bool:
-        """It has all it needs, and searches."""
+        """Whether the search has begun."""
         return bool(self._inbox)
 
     def begin(self, search: Search) -> None:
@@ -109,13 +108,13 @@ class Matcher:
         return len(self._inbox) >= size + length
 
     def answer(self) -> Match | str | None:
-        """What it has found, after which it is free; a text says why it could not search."""
+        """Return the match; or a text, the reason why the search failed. The process is free afterwards."""
         self.busy = False
         found = json.loads(self._inbox[len(_START) + _LENGTH.size :])
         return Match(*found) if isinstance(found, list) else found
 
     def close(self) -> int:
-        """Kill it. Returns the exit code that it has, or would have had."""
+        """Kill the process and return its exit code."""
         self._stop_writing()
         with suppress(KeyError, ValueError):  # they may be closed already
             self._selector.unregister(self._stdout)
@@ -132,7 +131,7 @@ class Matcher:
                 self._outbox = self._outbox[os.write(self._stdin.fileno(), self._outbox[:_PIECE]) :]
         except BlockingIOError:
             return
-        except OSError:  # it has ended, which `_read` sees as well
+        except OSError:  # the process has ended
             self.ended = True
         self._stop_writing()
 
@@ -152,7 +151,7 @@ class Matcher:
 
 
 def _serve() -> None:
-    """Search until there is nothing more to read."""
+    """Answer requests until the end of the input."""
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     while len(lengths := stdin.read(_LENGTHS.size)) == _LENGTHS.size:
         regex, text = (

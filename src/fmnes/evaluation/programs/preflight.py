@@ -1,4 +1,4 @@
-"""Whether a command can run, before anything is spent on it."""
+"""Checks that a command can run, before the first evaluation."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def check_runnable(
     *,
     elsewhere: bool = False,
 ) -> None:
-    """Raises ArgumentError if it cannot run, or not with points of d coordinates or of these names.
+    """Raise ArgumentError if the command cannot run with points of d coordinates or of these names.
 
-    names: those of the parameters; or a point, {name: value}, which also tells whole numbers.
-    elsewhere: it is to run on other machines, and only there it can be seen whether the program is there.
+    names: those of the parameters; or a point, {name: value}, which also shows which are integers.
+    elsewhere: it runs on other machines, so the program itself is not checked.
     """
     check_no_shell(command)
     _check_names(command, d, names)

@@ -1,10 +1,10 @@
-"""Running an external program: one process with its group and its two outputs.
+"""A running external program: its process group, its outputs and its time limit.
 
-Nothing a program starts may survive it. Three nets, because each has holes:
+Nothing that a program starts may survive it. No single measure is sufficient, so there are three:
 
 - every program leads its own session, and its process group is killed when it ends or is stopped;
-- every program carries a token in its environment: what left the group is found by it (`guard.sweep`);
-- the guard, a small process of its own, does both when this process dies, even by kill -9.
+- a token in its environment finds processes that left the group (`guard.sweep`);
+- the guard, a separate process, does both when this process dies, even by kill -9.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from typing import IO, NamedTuple
 from fmnes.evaluation.programs.guard import Guard
 from fmnes.evaluation.supervision import SUSPENDED_TIMES, TICK, AwakeClock, is_suspended, reap
 
-#: Bytes of each output that go to disk; of what follows only the last TAIL bytes are kept.
+#: Bytes of each output that are written to disk; after that, only the last TAIL bytes are kept.
 OUTPUT_LIMIT = 10_000_000
 TAIL = 65_536
-#: Seconds between the polite signal and the deadly one.
+#: Seconds between SIGTERM and SIGKILL.
 GRACE = 0.5
-#: Seconds between two looks at a program's state on a system without pidfd.
+#: Polling interval in seconds on a system without pidfd.
 POLL = 0.01
 
 PARAMS, RESULTS = "params.json", "results.txt"
@@ -40,30 +40,30 @@ class ExitReport(NamedTuple):
     """How a program ended."""
 
     code: int | None
-    """As subprocess has it: negative for a signal. None: somebody else in this process took it."""
+    """As in subprocess: negative for a signal. None: other code in this process reaped it."""
     timed_out: bool
     stdout: str
     stderr: str
     """The tails of its outputs."""
     cut: bool
-    """`stdout` is not all it has printed."""
+    """The beginning of `stdout` is missing."""
     whole: str | None = None
-    """All it has printed on stdout, if that was asked for and is on disk."""
+    """All of stdout, if requested and on disk."""
     said: str | None = None
-    """The first of the texts to look for that it has printed, on stdout or stderr."""
+    """The first of the `texts` that was printed on stdout or stderr."""
 
 
 class _Output:
-    """One output, read without ever blocking: the head goes to a file, the tail stays in memory.
+    """One output, read without blocking: the head goes to a file, the tail stays in memory.
 
-    A pipe and not the file itself, because nothing stops a program that writes to a file without end; and
-    it is read to the end beyond the limit, because a full pipe would block the program.
+    A pipe limits what goes to disk, which a file cannot. It is read beyond the limit, too, because a full
+    pipe would block the program.
     """
 
     def __init__(self, path: Path, texts: Sequence[str]) -> None:
         self.tail = b""
         self.found: set[str] = set()
-        """Those of the texts that were printed."""
+        """The texts that were printed."""
         self._texts = {text: text.encode() for text in texts}
         self._overlap = max([len(text) for text in self._texts.values()], default=1) - 1
         self.file = open(path, "w+b", buffering=0)  # noqa: SIM115 (closed in `close`)
@@ -76,7 +76,7 @@ class _Output:
         selector.register(pipe, selectors.EVENT_READ, self.read)
 
     def read(self) -> bool:
-        """Take what is there; False if there was nothing."""
+        """Read available data; False if there is none."""
         try:
             data = os.read(self._pipe.fileno(), TAIL)
         except BlockingIOError:
@@ -85,20 +85,20 @@ class _Output:
             self._selector.unregister(self._pipe)
             return False
         self.seen += len(data)
-        if self._texts:  # a text may begin in the piece before
+        if self._texts:  # a text may begin in the previous piece
             piece = self.tail[-self._overlap :] * bool(self._overlap) + data
             self.found |= {text for text, wanted in self._texts.items() if wanted in piece}
         self.tail = (self.tail + data)[-TAIL:]
         if not self._full:
             try:
                 self._written += self.file.write(data[: OUTPUT_LIMIT - self._written]) or 0
-            except OSError:  # the disk is full: the evaluation can do without this file
+            except OSError:  # the disk is full, but the evaluation does not need this file
                 self._full = True
             self._full |= self._written < self.seen
         return True
 
     def whole(self) -> str | None:
-        """All that was printed; None if it is more than what goes to disk, or not there any more."""
+        """Return all that was printed; None if it exceeds the limit or is no longer there."""
         data = self.tail
         if self.seen > len(data):
             with suppress(OSError):
@@ -117,7 +117,7 @@ class _Output:
         self.file.close()
 
     def drain(self) -> None:
-        """Take what is left once the program is gone: at most what a pipe holds, others may go on writing."""
+        """Read the rest after the program's end, at most what a pipe holds: others may still write."""
         for _ in range(32):
             if self._pipe.fileno() not in self._selector.get_map() or not self.read():
                 return
@@ -139,10 +139,10 @@ class ProgramProcess:
         texts: Sequence[str],
         memory_limit: int | None,
     ) -> None:
-        """Raises OSError if it cannot be started.
+        """Start the program. Raises OSError if that fails.
 
-        stdin: the file of `directory` that is its standard input. texts: what to look for in its outputs.
-        memory_limit: bytes of address space for each of its processes; on Linux.
+        stdin: a file in `directory`. texts: to look for in the outputs. memory_limit: bytes of address space
+        of each process; on Linux.
         """
         self.directory = directory
         self._texts = texts
@@ -173,7 +173,7 @@ class ProgramProcess:
         self._looked = clock.now()
         self._suspended = False
         self._may_be_suspended = SUSPENDED_TIMES * (timeout or 0.0)
-        """Seconds, while we are not: one that stops itself for good hangs like any other."""
+        """Seconds for which it alone may be suspended before its timeout goes on."""
         self._stop_at = math.inf if timeout is None else self._looked + timeout
         self._kill_at = math.inf
         self._timed_out = False
@@ -181,7 +181,7 @@ class ProgramProcess:
         for output, pipe in zip(self._outputs, (self._process.stdout, self._process.stderr), strict=True):
             assert pipe is not None
             output.attach(pipe, selector)
-        # Only a wake-up: whether it has ended is asked of the system, so that those without it just poll.
+        # The pidfd only wakes the selector; `has_ended` asks the system, so that other systems can poll.
         self._pidfd = -1
         if sys.platform == "linux":
             with suppress(AttributeError, OSError):  # a Python or a Linux that has none
@@ -191,19 +191,19 @@ class ProgramProcess:
 
     @property
     def stops_at(self) -> float:
-        """When its timeout is over, by the clock."""
+        """When the timeout expires, on the clock."""
         return self._stop_at
 
     def due(self, now: float) -> float:
-        """When to look at it again at the latest. All times are those of the clock."""
+        """Return the latest time for the next check, on the clock."""
         look = now + (POLL if self._pidfd < 0 else TICK if self._stop_at < math.inf else math.inf)
         return min(self._stop_at, self._kill_at, look)
 
     def has_ended(self) -> bool:
-        """Ended, but not reaped: while its number is taken, its group can be killed without a mistake.
+        """Whether it has ended. It is not reaped: while its pid is in use, its group can be killed safely.
 
-        Without `os.waitid` (macOS before Python 3.13) it is reaped here, and its group killed in the same
-        breath: the system gives the number to nobody else while one of the group lives.
+        Without `os.waitid` (macOS before Python 3.13) it is reaped here and its group killed at once: the
+        system does not reuse the number while a member of the group lives.
         """
         try:
             if hasattr(os, "waitid"):
@@ -217,13 +217,13 @@ class ProgramProcess:
         return self._process.returncode is not None
 
     def enforce(self, now: float) -> None:
-        """Stop it if its time is over, kill it if it was stopped and did not end."""
+        """Stop it after its timeout, and kill it if it does not end then."""
         if now >= self._kill_at:
             self._signal(signal.SIGKILL)
             self._kill_at = math.inf
         elif now >= min(self._stop_at, self._looked + TICK) and self._stop_at < math.inf:
-            suspended = _stands_still(self.pid)
-            if (suspended or self._suspended) and self._may_be_suspended > 0:  # it has not run all the time
+            suspended = _is_suspended(self.pid)
+            if (suspended or self._suspended) and self._may_be_suspended > 0:
                 self._stop_at += now - self._looked
                 self._may_be_suspended -= now - self._looked
             self._looked, self._suspended = now, suspended
@@ -232,12 +232,12 @@ class ProgramProcess:
                 self.stop(now)
 
     def stop(self, now: float) -> None:
-        """Ask it to end; `enforce` will see to it."""
+        """Send SIGTERM; `enforce` sends SIGKILL later."""
         self._signal(signal.SIGTERM)
         self._stop_at, self._kill_at = math.inf, min(self._kill_at, now + GRACE)
 
     def finish(self, guard: Guard, *, whole: bool = False) -> ExitReport:
-        """Kill what is left of it, and tell how it ended; with all of its stdout if asked."""
+        """Kill the rest of its group and return how it ended; `whole`: with all of stdout."""
         if not self._stolen and self._process.returncode is None:
             self._signal(signal.SIGKILL)
         for output in self._outputs:
@@ -258,12 +258,12 @@ class ProgramProcess:
         return ExitReport(None if self._stolen else code, self._timed_out, stdout, stderr, cut, printed, said)
 
     def _limit_memory(self, limit: int) -> None:
-        """From outside, a moment after its start: what runs between fork and exec must not be Python.
+        """Limit the memory from outside, just after the start: no Python may run between fork and exec.
 
-        What it has taken in that moment is not taken back, but counts: whatever is beyond the limit fails at
-        its next request. A child that it should have started before has the limit of this process only.
+        Memory that it has already allocated counts: beyond the limit its next request fails. A child that it
+        started before is not limited.
         """
-        import resource  # there is none on Windows
+        import resource  # not on Windows
 
         if sys.platform != "linux":
             raise AssertionError("Command.check refuses memory_limit elsewhere")
@@ -273,7 +273,7 @@ class ProgramProcess:
             resource.prlimit(self.pid, resource.RLIMIT_AS, (limit, limit))
         except ProcessLookupError:  # it has ended already
             pass
-        except OSError:  # it runs as somebody else
+        except OSError:  # it runs as another user
             self._signal(signal.SIGKILL)
             self._process.communicate()
             for output in self._outputs:
@@ -285,10 +285,10 @@ class ProgramProcess:
             os.killpg(self.pid, number)
 
 
-def _stands_still(pid: int) -> bool:
-    """Whether a program is suspended, also in the middle of starting another one.
+def _is_suspended(pid: int) -> bool:
+    """Whether a program is suspended, also while it starts another one.
 
-    Then the child is stopped before its exec, and the parent waits for it in vfork: the system calls it "D".
+    Then the child is stopped before its exec, and the parent waits in vfork with state "D".
     """
     if is_suspended(pid):
         return True

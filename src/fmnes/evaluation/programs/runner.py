@@ -1,4 +1,4 @@
-"""Runs several programs at a time, each in a directory of its own, and judges how each ended."""
+"""Evaluation by external programs: runs several at a time and derives the outcomes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
@@ -39,19 +39,15 @@ from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, wai
 from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost, read_outputs
 from fmnes.result import Vector
 
-if TYPE_CHECKING:
-    from fmnes.evaluation.programs.command import Command
+# -- The outcome of a program that has ended
 
 
-# -- What came of a program's run: how it ended and what it has left, as an outcome.
-
-
-#: Characters of the end of an output, or of a file, that has no value in it.
+#: Characters of the end of an output or a file that are shown if no value was found.
 _END = 600
 
 
 def outcome_of(command: Command, inputs: Inputs, ending: ExitReport, directory: Path) -> Searches[Outcome]:
-    """What came of a run. Asks for the searches that this takes."""
+    """Derive the outcome; yields the searches that this needs."""
     detail = printable((ending.stderr.strip() or ending.stdout.strip())[-DETAIL_LIMIT:], "\n\t")
     code = ending.code
     if ending.timed_out:
@@ -75,7 +71,7 @@ def outcome_of(command: Command, inputs: Inputs, ending: ExitReport, directory: 
         answer, problem = yield from find_value(command.value, ending, directory)
     else:
         answer, problem = None, ""
-    # A program may well say FAIL and exit with an error: that is its answer, in its own words.
+    # A program may report FAIL and exit with an error: its own report has priority.
     if isinstance(answer, Outcome):
         return replace(answer, detail=detail)
     if death is not None:
@@ -103,13 +99,13 @@ def _is_old(source: Mapping[str, str], inputs: Inputs, directory: Path) -> bool:
 
 
 def both_ends(ending: ExitReport) -> str:
-    """Of both outputs: what it says of its errors may be about something else than what is missing."""
+    """Return the ends of both outputs: stderr alone may be about something else."""
     ends = [ending.stdout.strip(), ending.stderr.strip()]
     return "\n".join(printable(end[-_END:], "\n\t") for end in ends if end)
 
 
 def _end_of_file(command: Command, directory: Path) -> str:
-    """What the file ends with in which the value should be."""
+    """Return the end of the file that should contain the value."""
     name = (command.value or {}).get("file")
     read = None if name is None else read_tail(directory, name, TAIL)
     end = printable(read.text.strip()[-_END:], "\n\t") if isinstance(read, Text) else ""
@@ -117,7 +113,7 @@ def _end_of_file(command: Command, directory: Path) -> str:
 
 
 def _hint(command: Command) -> str:
-    """The mistake everybody makes once: a relative path, for a program that runs elsewhere."""
+    """Return a hint for a common mistake: a relative path, although the program runs elsewhere."""
     placed = {target_of(argument, path) for argument, path in files_of(command)}
     for element in command.argv[1:]:
         path = os.path.join(str(command.here), element)
@@ -129,39 +125,39 @@ def _hint(command: Command) -> str:
     return ""
 
 
-# -- A program that has ended, while its outputs are searched.
+# -- Searching the outputs of a program that has ended
 
 
-#: Seconds for one search: at least, also where the program took nearly all of its timeout, and at most.
+#: Least and most seconds for one search; the least also after a program that used all of its timeout.
 LEAST_SECONDS, MOST_SECONDS = 1.0, 60.0
-#: Seconds in which the process that searches has to start and read the text: not the evaluation's time.
+#: Seconds in which the search process must start and read the text; not part of the timeout.
 _START_SECONDS = 300.0
 
 
 @dataclass
 class Searching:
-    """One evaluation, from the end of its program to its outcome. Times are those of the runner's clock."""
+    """An evaluation whose program has ended and whose outputs are searched; times are on the clock."""
 
     directory: Path
     verdict: Searches[Outcome]
     began: float
     """When its program began, by time.monotonic()."""
     stops_at: float
-    """When its timeout is over."""
+    """When its timeout expires."""
     timeout: float | None
     detail: str
-    """What the program has printed, for the outcome of a search that does not end."""
+    """The program's outputs, for the outcome of a search that does not end."""
     search: Search = field(init=False)
     matcher: Matcher | None = None
-    """The process that searches; None while there is none to be had."""
+    """The search process; None while it waits for one."""
     outcome: Outcome | None = None
-    """Decided without an answer."""
+    """Set if the search failed."""
     _expires: float = math.inf
     _began_search: bool = False
     _stopped: bool = False
 
     def begin(self, now: float) -> None:
-        """Its matcher is free: give it the search."""
+        """Send the search to the matcher."""
         assert self.matcher is not None
         self._expires, self._began_search = now + _START_SECONDS, False
         self.matcher.begin(self.search)
@@ -172,11 +168,11 @@ class Searching:
         return over or (matcher is not None and (matcher.ended or matcher.answered()))
 
     def due(self, now: float) -> float:
-        """When to look at it again at the latest."""
+        """Return the latest time for the next check."""
         return now if self.has_ended() else min(self._expires, now + TICK)
 
     def enforce(self, now: float) -> None:
-        """Its time begins when the search does, and ends with the timeout of the evaluation."""
+        """End a search that takes too long; its time begins with the search itself."""
         if self.matcher is None:
             return
         if self.matcher.began and not self._began_search:
@@ -189,7 +185,7 @@ class Searching:
         self._stopped = True
 
     def answer(self) -> Match | str | Outcome | None:
-        """What the search has found, or the outcome where it has not ended by itself."""
+        """Return the result of the search, or the outcome of a search that failed."""
         assert self.matcher is not None
         if self.outcome is None and not self.matcher.answered():
             death = outcome_of_death(self.matcher.close())
@@ -210,23 +206,23 @@ class Searching:
         )
 
 
-# -- Several external programs at a time, in one loop without threads, each in a directory of its own.
+# -- The evaluator
 
 
-#: What exec says when it is the program that is wrong, and not the machine.
+#: Errors of exec that mean that the program is invalid.
 _WRONG_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ELOOP, errno.ENOEXEC, errno.E2BIG)
-#: What the system says when it can run no more programs at a time than it does.
+#: Errors that mean that the machine cannot run more programs at a time.
 _SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-#: File descriptors that starting a program takes, and those left to everybody else in this process.
+#: File descriptors needed to start a program, and those reserved for the rest of this process.
 _DESCRIPTORS = 10 + 16
 
 
 class CommandEvaluator:
     """Runs `workers` programs at a time, in one loop without threads.
 
-    What is kept of failed evaluations goes to the folder `kept_in`, made when it is needed, unless the
-    command has a directory of its own. `named` gives a point in the user's words, {name: value}; without it
-    the command's own names count. `is_wanted` is asked at every tick; once it says no, the batch ends early.
+    Directories of failed evaluations are kept in the folder `kept_in`, created when needed, unless the
+    command has a `directory`. `named` converts a point to {name: value}; by default with the command's names.
+    Once `is_wanted`, called at every tick, returns False, the batch ends early.
     """
 
     def __init__(
@@ -276,7 +272,7 @@ class CommandEvaluator:
                         return
                     position, task = waiting[0]
                     started = self._start(task, alone=not running)
-                    if started is None:  # no more at a time than these, until one of them has ended
+                    if started is None:  # the machine cannot run more until one has ended
                         most = len(running)
                         break
                     waiting.popleft()
@@ -288,7 +284,7 @@ class CommandEvaluator:
                     return
                 self._find_matchers(running.values())
                 self._step(running.values(), end)
-                # Handed over before the next one starts: no more than `workers` can be lost with us.
+                # Yielded before the next one starts, so that at most `workers` are lost with this process.
                 for position in [p for p, one in running.items() if one.has_ended()]:
                     reached = self._go_on(tasks[position], running.pop(position))
                     if isinstance(reached, Searching):
@@ -312,7 +308,7 @@ class CommandEvaluator:
         self._workspace.close()
 
     def _start(self, task: Task, alone: bool) -> ProgramProcess | Outcome | None:
-        """The running program; the outcome if the machine cannot run it; None if not beside the others."""
+        """Start a program; returns an outcome if that fails, or None if it must wait for the others."""
         if not alone and _descriptors_are_short():
             return None
         command, inputs = self._command, self._inputs
@@ -334,7 +330,7 @@ class CommandEvaluator:
             )
             self._guard.watch(program.pid)
             if self._searches and not self._matchers and can_match():
-                with suppress(OSError):  # so that it is there when the program ends
+                with suppress(OSError):  # ready before the program ends
                     self._start_matcher()
             return program
         except OSError as error:
@@ -352,7 +348,7 @@ class CommandEvaluator:
                 self._workspace.remove(directory)
 
     def _step(self, programs: Collection[ProgramProcess | Searching], end: float) -> None:
-        """Wait until something happens, and no longer than anything may take."""
+        """Wait for the next event or time limit, and enforce the limits."""
         now = self._clock.now()
         tick = math.inf if self._is_wanted is None else TICK
         wait = min(end - time.monotonic(), *(program.due(now) - now for program in programs), tick)
@@ -364,7 +360,7 @@ class CommandEvaluator:
                 program.enforce(now)
 
     def _go_on(self, task: Task, one: ProgramProcess | Searching) -> Outcome | Searching:
-        """The outcome, or what must be searched next to know it."""
+        """Return the outcome, or the next search that it needs."""
         assert self._guard is not None
         command = self._command
         found: Match | str | Outcome | None = None
@@ -377,7 +373,7 @@ class CommandEvaluator:
         else:
             found = one.outcome if one.matcher is None else one.answer()
         matcher = one.matcher
-        if matcher is not None and matcher.busy:  # it has not answered, and is of no use any more
+        if matcher is not None and matcher.busy:  # it did not answer and cannot be reused
             self._close_matcher(matcher)
         one.matcher = None
         if isinstance(found, Outcome):
@@ -391,7 +387,7 @@ class CommandEvaluator:
         return one
 
     def _find_matchers(self, running: Collection[ProgramProcess | Searching]) -> None:
-        """A process for each search that has none, started if there is none free."""
+        """Assign a free or new search process to each search that has none."""
         for one in running:
             if not isinstance(one, Searching) or one.matcher is not None or one.outcome is not None:
                 continue
@@ -401,7 +397,7 @@ class CommandEvaluator:
             try:
                 one.matcher = free[0] if free else self._start_matcher()
             except OSError as error:
-                if not self._matchers:  # else it waits for one of them
+                if not self._matchers:  # otherwise wait for one of them
                     one.outcome = lost(f"could not start the process that searches: {error.strerror}")
                 continue
             one.begin(self._clock.now())
@@ -420,14 +416,14 @@ class CommandEvaluator:
         matcher.close()
 
     def _keep(self, task: Task, one: Searching, outcome: Outcome) -> Outcome:
-        """The outcome, with what it took and where its directory is, if that stays."""
+        """Keep or remove the directory; returns the outcome with its seconds and directory."""
         command = self._command
         outcome = replace(outcome, seconds=time.monotonic() - one.began)
         keep = command.keep
         if keep == "none" or (keep == "failed" and outcome.status == "value"):
             self._workspace.remove(one.directory)
             return outcome
-        # The last try of a point that is lost each time may become a failure, with a reason of its own.
+        # Each try of a lost point has a reason of its own: the last one may become a failure.
         reason = f"{outcome.reason}, try {task.attempt}" if outcome.status == "lost" else outcome.reason
         kept = self._workspace.keep(one.directory, task.key, reason)
         if kept is None:
@@ -435,7 +431,7 @@ class CommandEvaluator:
         return replace(outcome, detail=f"{outcome.detail}\n{KEPT_LINE}{kept}"[-DETAIL_LIMIT:].lstrip())
 
     def _abandon(self, programs: list[ProgramProcess | Searching]) -> None:
-        """Stop these, and whatever the batch has left behind."""
+        """Stop these programs, and everything that the batch left running."""
         if self._guard is None:
             return
         try:
@@ -447,7 +443,7 @@ class CommandEvaluator:
                 for program in [program for program in programs if program.has_ended()]:
                     programs.remove(program)
                     self._drop(program, self._guard)
-        finally:  # Ctrl-C once more: no more patience
+        finally:  # after a second Ctrl-C: kill at once
             for program in programs:
                 self._drop(program, self._guard)
             self._guard.sweep()
@@ -461,12 +457,12 @@ class CommandEvaluator:
 
 
 def _descriptors_are_short() -> bool:
-    """Whether another program would take what others here need: for the log, a snapshot, the user's files."""
-    import resource  # there is none on Windows
+    """Whether another program would use descriptors reserved for the log, snapshots and the user's files."""
+    import resource  # not on Windows
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
-        pipe = os.pipe()  # which are the lowest numbers that are free
+        pipe = os.pipe()  # gets the lowest free numbers
     except OSError:
         return True
     for descriptor in pipe:
@@ -480,7 +476,7 @@ def run_once(
     deadline: float | None = None,
     named: Mapping[str, Any] | None = None,
 ) -> Outcome:
-    """What comes of one evaluation; `named` is the point in the user's words, if it has names."""
+    """Make one evaluation; `named` is the point by name, if it has names."""
     directory = None if command.directory is None else str(command.directory)
     workspace = by_hand(directory, command.max_kept, os.getpid())
     give = None if named is None else lambda x: dict(named)

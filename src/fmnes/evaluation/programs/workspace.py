@@ -1,4 +1,4 @@
-"""Directories of evaluations: a fresh one for each, which ones are kept, and how they are removed."""
+"""Directories of evaluations: creating, keeping and removing them."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from typing import NamedTuple
 
 from fmnes.errors import warn
 
-# -- Removing what a program has left behind: a tree of any depth, also a read-only one, and nothing else.
+# -- Removing a directory tree of any depth, read-only ones included
 #
-# No recursion and no long paths: each subdirectory is moved to the top before it is emptied, so that all
-# names
-# have one part and few files are open. Links are removed and never followed. What cannot be moved is not
-# entered either: it may be a mount point, and what is in there is not the program's.
+# Each subdirectory is moved to the top before it is emptied: no recursion, no long paths, few open files.
+# Links are removed and never followed. A directory that cannot be moved may be a mount point and is not
+# entered.
 
 
-#: Windows, where no program runs, has neither.
+#: Missing on Windows, where no program runs.
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _TRIES = 3
 
 
 def remove(path: Path) -> OSError | None:
-    """Remove the directory; what went wrong if it is still there."""
+    """Remove the directory; returns the error if it still exists."""
     problem: OSError | None = None
     for attempt in range(_TRIES):
         if attempt:
-            time.sleep(0.005)  # what was killed a moment ago may still write a file into it
+            time.sleep(0.005)  # a process that was just killed may still write a file into it
         try:
             problem = _empty(path)
             os.rmdir(path)
@@ -45,7 +44,7 @@ def remove(path: Path) -> OSError | None:
             return None
         except OSError as error:
             problem = problem or error
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):  # the program has put a link in its place
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):  # the program replaced it by a link
                 with suppress(OSError):
                     os.unlink(path)
                     return None
@@ -53,7 +52,7 @@ def remove(path: Path) -> OSError | None:
 
 
 def _empty(path: Path) -> OSError | None:
-    """Remove what is in a directory, as far as possible; the first of the problems."""
+    """Remove a directory's contents as far as possible; returns the first error."""
     top = _open(str(path), None)
     try:
         waiting, problem = _clear(top, top)
@@ -76,7 +75,7 @@ def _empty(path: Path) -> OSError | None:
 
 
 def _clear(directory: int, top: int) -> tuple[list[str], OSError | None]:
-    """Remove the files in a directory and move its subdirectories to the top: their new names, a problem."""
+    """Remove files and move subdirectories to the top; returns their new names and the first error."""
     moved = []
     problem = None
     with os.scandir(directory) as entries:
@@ -99,13 +98,13 @@ def _clear(directory: int, top: int) -> tuple[list[str], OSError | None]:
 def _move(name: str, directory: int, new: str, top: int) -> None:
     try:
         os.rename(name, new, src_dir_fd=directory, dst_dir_fd=top)
-    except PermissionError:  # its own ".." is to be written to
+    except PermissionError:  # a move changes the directory's own ".."
         _permit(name, directory)
         os.rename(name, new, src_dir_fd=directory, dst_dir_fd=top)
 
 
 def _open(name: str, parent: int | None) -> int:
-    """A directory we may change, if it is ours at all."""
+    """Open a directory, with write permission if this user owns it."""
     try:
         directory = os.open(name, os.O_RDONLY | _DIRECTORY, dir_fd=parent)
     except PermissionError:
@@ -118,7 +117,7 @@ def _open(name: str, parent: int | None) -> int:
 
 
 def _permit(name: str, parent: int | None) -> None:
-    """Allow ourselves everything in a directory that we cannot open, and nowhere else if it is a link."""
+    """Give the owner all permissions of a directory; links are not followed."""
     if not hasattr(os, "O_PATH"):
         os.chmod(name, 0o700, dir_fd=parent, follow_symlinks=False)
         return
@@ -130,16 +129,16 @@ def _permit(name: str, parent: int | None) -> None:
         os.close(handle)
 
 
-# -- The directories of the evaluations: a fresh one for each, and which of them stay to be looked at.
+# -- Directories of evaluations
 
 
-#: The most bytes, files and levels that are copied to another file system; what has more stays where it is.
+#: Most bytes, files and levels that are copied to another file system; larger directories are not moved.
 _COPY_BYTES, _COPY_FILES, _COPY_DEPTH = 100_000_000, 10_000, 100
 _NAME = re.compile(r"(?:r(\d+)-)?g(-?\d+)-s(\d+)(?:-w(\d+))?-a(\d+)-\w+-([0-9a-f]{8})", re.ASCII)
 
-#: What comes before the path in the detail of an outcome.
+#: Precedes the path in the detail of an outcome.
 KEPT_LINE = "kept: "
-#: The name of an evaluation: restart, generation, slot, redraw, attempt.
+#: Restart, generation, slot, redraw and attempt of an evaluation.
 Key = tuple[int, ...]
 
 
@@ -147,16 +146,15 @@ class _Kept(NamedTuple):
     key: Key
     path: Path
     mark: str
-    """Of its reason."""
+    """Hash of its reason."""
 
 
 class Workspace:
-    """Where the directories of one run's evaluations are.
+    """The directories of one run's evaluations.
 
-    They are made below `directory`, or else in a temporary folder; what stays is then moved to `kept_in`, if
-    that is given. At most `max_kept` stay. The first of each reason goes before all others, in the order of
-    the keys, as the ledger of failures has it, whatever order they ended in; of the others the latest stay.
-    Nothing is removed that another workspace has kept, but for earlier ones of this `kept_in`.
+    They are made below `directory`, or in a temporary folder and moved to `kept_in` if that is given. At most
+    `max_kept` are kept: first the one with the smallest key for each reason, in whatever order they ended;
+    then the latest. Directories kept by other workspaces are not removed, except earlier ones in `kept_in`.
     """
 
     def __init__(self, directory: str | None, max_kept: int, kept_in: str | None = None) -> None:
@@ -165,7 +163,7 @@ class Workspace:
         self._kept_in = None if kept_in is None or directory is not None else Path(kept_in).absolute()
         self._root: str | None = None
         self._kept: list[_Kept] | None = None
-        """What stays, in the order of the keys; None before the first."""
+        """Kept directories in the order of the keys; None before the first."""
         self._warned = False
 
     def new(self, key: Key) -> Path:
@@ -177,7 +175,7 @@ class Workspace:
         return Path(tempfile.mkdtemp(prefix=_prefix(key), dir=self._root))
 
     def keep(self, directory: Path, key: Key, reason: str) -> Path | None:
-        """Where the directory stays; None if there are enough, and it is gone."""
+        """Keep a directory and return its path; None if it was removed because of `max_kept`."""
         if self._kept is None:
             self._kept = [] if self._kept_in is None else _left_in(self._kept_in)
         mark = hashlib.sha256(reason.encode(errors="replace")).hexdigest()[:8]
@@ -209,33 +207,33 @@ class Workspace:
 
 @functools.cache
 def by_hand(directory: str | None, max_kept: int, process: int) -> Workspace:
-    """One for all the calls by hand of a process, so that they keep no more than `max_kept` together."""
+    """Return the workspace for all direct calls in a process, which share `max_kept`."""
     return Workspace(directory, max_kept)
 
 
 def kept_directory(folder: Path, key: Key, detail: str = "") -> Path | None:
-    """Where the directory of an evaluation is, if it is still there.
+    """Return the directory of an evaluation, if it still exists.
 
-    folder: `kept` of the run directory, wherever that is by now. detail: the outcome's, whose last line says
-    where it was kept: with a `directory` of its own, a program's are there.
+    folder: `kept` of the run directory. detail: of the outcome; its last line names the original path, which
+    counts for a program with a `directory` of its own.
     """
     _, told, said = detail.rpartition(KEPT_LINE)
     path = Path(said if told else "")
     found = [kept.path for kept in _left_in(folder) if kept.key == tuple(key)]
-    if found:  # several, if the run was killed before it was logged
+    if found:  # several, if the run was killed before the outcome was logged
         return next((one for one in found if one.name == path.name), found[0])
     return path if path.is_absolute() and path.is_dir() else None
 
 
 def _prefix(key: Key) -> str:
-    """Of the directory's name; the restart and the redraw only where there are some."""
+    """Return the prefix of the directory's name; restart and redraw only if not 0."""
     restart, generation, slot, redraw, attempt = key
     before, after = f"r{restart}-" if restart else "", f"-w{redraw}" if redraw else ""
     return f"{before}g{generation}-s{slot}{after}-a{attempt}-"
 
 
 def _first_repeated(kept: list[_Kept]) -> _Kept | None:
-    """The first whose reason has been there before."""
+    """Return the first directory whose reason occurred before."""
     seen = set()
     for one in kept:
         if one.mark in seen:
@@ -245,10 +243,10 @@ def _first_repeated(kept: list[_Kept]) -> _Kept | None:
 
 
 def _left_in(folder: Path) -> list[_Kept]:
-    """What a run has kept, in any order."""
+    """List what a run has kept, in any order."""
     found = []
     with suppress(OSError):
-        for path in [] if folder.is_symlink() else folder.iterdir():  # a link may lead to another run's
+        for path in [] if folder.is_symlink() else folder.iterdir():  # a link may lead to another run
             name = _NAME.fullmatch(path.name)
             if name and stat.S_ISDIR(path.lstat().st_mode):
                 found.append(_Kept(tuple(int(part or 0) for part in name.groups()[:5]), path, name[6]))
@@ -256,7 +254,7 @@ def _left_in(folder: Path) -> list[_Kept]:
 
 
 def _moved(directory: Path, target: Path) -> Path:
-    """Where the directory is afterwards: at the target, or where it was if it cannot be moved there."""
+    """Move the directory to the target if possible; returns where it is then."""
     try:
         with suppress(FileExistsError):
             os.mkdir(target.parent)
@@ -277,7 +275,7 @@ def _moved(directory: Path, target: Path) -> Path:
 
 
 def _is_small(directory: Path) -> bool:
-    """Whether it can be copied in no time: few, plain, small files."""
+    """Whether it can be copied quickly: a few plain, small files."""
     waiting = [(directory, 0)]
     files = size = 0
     try:
