@@ -88,7 +88,11 @@ def test_each_way_out_of_a_taken_directory_works(folder: Path) -> None:
     assert fmnes("minimize", "problem.toml", cwd=folder).returncode == 0
     refused = fmnes("minimize", "problem.toml", "--seed", "2", cwd=folder)
     assert refused.returncode == 2 and "found a run, wanted a new or empty directory" in refused.stderr
-    for words in ("to begin beside it", "to begin anew (it becomes problem.run.1)", "to go on with it"):
+    for words in (
+        "to keep both",
+        "to start over (it becomes problem.run.1)",
+        "to go on with it",
+    ):
         done = paste(hint(refused.stderr, words), folder)
         assert done.returncode == 0, done.stderr
     runs = {path.name: path for path in folder.glob("*.run*")}
@@ -102,14 +106,14 @@ def test_a_changed_problem_file_after_a_failed_first_try(folder: Path) -> None:
     broken = fmnes("minimize", "problem.toml", cwd=folder)
     assert broken.returncode == 2 and "looks like a bug" in broken.stderr
     assert hint(broken.stderr, "to see one evaluation by itself") == "fmnes try problem.toml"
-    assert hint(broken.stderr, "when the program is mended") == "fmnes resume problem.run"
+    assert hint(broken.stderr, "when the program is repaired") == "fmnes resume problem.run"
     edit(folder / "problem.toml", '"/bin/false"', '"./simulate.sh"')
     edit(folder / "problem.toml", "upper = 4", "upper = 5")
     refused = fmnes("minimize", "problem.toml", cwd=folder)
     assert "command is ['./simulate.sh', '{a}', '{b}'], was ['/bin/false', '{a}', '{b}']" in refused.stderr
     assert re.search(r"a\.upper is 5(\.0)?, was 4(\.0)?\b", refused.stderr)
     done = paste(hint(broken.stderr, "when the problem file is"), folder)
-    assert done.returncode == 0 and "the run that was there is now problem.run.1\n" in done.stderr
+    assert done.returncode == 0 and "the earlier run is now problem.run.1\n" in done.stderr
     assert evaluations(folder / "problem.run") == 20
 
 
@@ -120,7 +124,7 @@ def test_a_mended_program_goes_on(folder: Path) -> None:
     assert "0 evaluations, 0 of them failed\n7 more are made again" in shown.stdout
     assert "7 × exited with code 3\n" in shown.stdout and "    no licence file\n" in shown.stdout
     (folder / "simulate.sh").write_text(SIMULATOR)
-    done = paste(hint(broken.stderr, "when the program is mended"), folder)
+    done = paste(hint(broken.stderr, "when the program is repaired"), folder)
     assert done.returncode == 0, done.stderr
     assert evaluations(folder / "problem.run") == 20
 
@@ -133,7 +137,7 @@ def test_a_program_that_breaks_midway_pauses_and_goes_on(folder: Path) -> None:
     assert "no licence file" in broken.stderr
     assert evaluations(folder / "problem.run") == 20
     (folder / "simulate.sh").write_text(SIMULATOR)
-    done = paste(hint(broken.stderr, "when the program is mended"), folder)
+    done = paste(hint(broken.stderr, "when the program is repaired"), folder)
     assert done.returncode == 0, done.stderr
     assert evaluations(folder / "problem.run") == 100
 
@@ -145,7 +149,7 @@ def test_a_missing_library_stops_the_run_as_lost(folder: Path) -> None:
     assert broken.returncode == 1 and "LOST" in broken.stdout and "exited with code 127" in broken.stdout
     assert "libfoo.so: not found" in paste(hint(broken.stdout, "what was lost"), folder).stdout
     (folder / "simulate.sh").write_text(SIMULATOR)
-    assert paste(hint(broken.stdout, "when the machine is well again"), folder).returncode == 0
+    assert paste(hint(broken.stdout, "when the machine works again"), folder).returncode == 0
     assert evaluations(folder / "problem.run") == 40
 
 
@@ -158,7 +162,7 @@ def test_failures_are_taken_back_where_the_run_was_a_dead_end(folder: Path, opti
     (folder / "simulate.sh").write_text("#!/bin/sh\necho FAIL no mesh\n")
     dead = fmnes("minimize", "problem.toml", "--max-evaluations", "10000", cwd=folder)
     assert dead.returncode == 1 and "NO_FEASIBLE" in dead.stdout
-    assert hint(dead.stdout, "when the cause is mended") == "fmnes resume problem.run --forget-failures"
+    assert hint(dead.stdout, "when the cause is repaired") == "fmnes resume problem.run --forget-failures"
     (folder / "simulate.sh").write_text(SIMULATOR)
     with pytest.warns(RuntimeWarning, match="fmnes resume RUN --forget-failures"):
         again = fmnes("resume", "problem.run", "--max-evaluations", "20000", cwd=folder)
@@ -173,18 +177,22 @@ def test_failures_are_taken_back_where_the_run_was_a_dead_end(folder: Path, opti
     assert wrong.returncode == 2 and "the reasons of this run are: " in wrong.stderr
 
 
-def test_again_checks_the_arguments_before_anything_is_moved(folder: Path) -> None:
+def test_archive_existing_checks_the_arguments_before_anything_is_moved(folder: Path) -> None:
     fmnes("minimize", "problem.toml", cwd=folder)
     for wrong in (["--population-size", "1"], ["--method", "fmnes"], ["--retries", "-1"]):
-        assert fmnes("minimize", "--again", "problem.toml", *wrong, cwd=folder).returncode == 2
+        assert fmnes("minimize", "--archive-existing", "problem.toml", *wrong, cwd=folder).returncode == 2
     assert [path.name for path in folder.glob("*.run*")] == ["problem.run"]
+    old = fmnes("minimize", "problem.toml", "--again", cwd=folder)
+    assert old.returncode == 2 and old.stderr == "fmnes: --again: this option is now --archive-existing\n"
+    theirs = fmnes("minimize", "--param", "a=0..1", "--", "no such program", "--again", cwd=folder)
+    assert "archive" not in theirs.stderr
 
 
-def test_again_begins_where_nothing_is_and_refuses_what_is_not_ours(folder: Path) -> None:
-    assert fmnes("minimize", "--again", "problem.toml", cwd=folder).returncode == 0
+def test_archive_existing_starts_where_nothing_is_and_refuses_what_is_not_ours(folder: Path) -> None:
+    assert fmnes("minimize", "--archive-existing", "problem.toml", cwd=folder).returncode == 0
     (folder / "mine").mkdir()
     (folder / "mine" / "thesis.tex").write_text("mine")
-    refused = fmnes("minimize", "--again", "problem.toml", "--run-dir", "mine", cwd=folder)
+    refused = fmnes("minimize", "--archive-existing", "problem.toml", "--run-dir", "mine", cwd=folder)
     assert refused.returncode == 2 and "thesis.tex" in refused.stderr
     assert [path.name for path in (folder / "mine").iterdir()] == ["thesis.tex"]
     assert not (folder / "mine.1").exists()
@@ -198,7 +206,7 @@ def test_a_run_goes_on_as_it_began_and_says_so(folder: Path) -> None:
     done = fmnes("resume", "problem.run", "--max-evaluations", "30", "--json", cwd=folder)
     assert json.loads(done.stdout)["nfev"] == 30
     assert "problem.toml has changed (a.upper is 5" in done.stderr
-    assert "to begin anew:  fmnes minimize --again problem.toml\n" in done.stderr
+    assert "to start over:  fmnes minimize --archive-existing problem.toml\n" in done.stderr
 
 
 def test_changes_are_told_as_far_as_they_are_known() -> None:
@@ -247,7 +255,7 @@ def test_after_ctrl_c_resume_alone_goes_on(folder: Path) -> None:
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline and not list(folder.glob("problem.run/snapshot.previous.npz")):
         time.sleep(0.05)
-    used = fmnes("minimize", "--again", "problem.toml", cwd=folder)
+    used = fmnes("minimize", "--archive-existing", "problem.toml", cwd=folder)
     assert used.returncode == 2 and f"in use by process {process.pid}" in used.stderr
     used = fmnes("minimize", "problem.toml", cwd=folder)
     assert f"found a run in use by process {process.pid}" in used.stderr
@@ -299,7 +307,7 @@ def test_a_lost_run_goes_on_when_the_machine_is_well(folder: Path) -> None:
     shown = paste(hint(done.stdout, "what was lost"), folder).stdout
     assert "lost: exited with code 75\n" in shown and "    no licence\n" in shown
     (folder / "simulate.sh").write_text(SIMULATOR)
-    assert paste(hint(done.stdout, "when the machine is well again"), folder).returncode == 0
+    assert paste(hint(done.stdout, "when the machine works again"), folder).returncode == 0
 
 
 # -- show ---------------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ import typer
 
 from fmnes import StopReason
 from fmnes.cli import app
-from fmnes.cli.messages import RunOutcome, anew, as_line, next_steps, when_broken, where_a_run_is
+from fmnes.cli.messages import RunOutcome, as_line, next_steps, start_over, when_broken, where_a_run_is
 from tests.rows import through
 
 RUN, PROBLEM = Path("problem.run"), Path("problem.toml")
 RESUME, FAILURES = "fmnes resume problem.run", "fmnes show problem.run --failures"
-TRY, RESTARTS = "fmnes try problem.toml", "fmnes minimize --again --restarts 5 problem.toml"
+TRY, RESTARTS = "fmnes try problem.toml", "fmnes minimize --archive-existing --restarts 5 problem.toml"
 #: Of a run that has found something and where something has failed, at evaluation 400, of 60 seconds.
 TABLE: dict[str, list[str]] = {
     "TARGET": [FAILURES, RESTARTS],  # not a success: the target was changed since
@@ -93,20 +93,20 @@ def test_where_a_run_is_the_line_that_was_typed_comes_back() -> None:
     steps = where_a_run_is(typed, RUN, Path("problem.run.1"), Path("problem-2.run"))
     assert [step.command for step in steps] == [
         RESUME,
-        "fmnes minimize --again --run-dir 'a b' problem.toml --run-dir=c --seed 1",
+        "fmnes minimize --archive-existing --run-dir 'a b' problem.toml --run-dir=c --seed 1",
         "fmnes minimize --run-dir problem-2.run problem.toml --seed 1",
     ]
     program = ["--param", "a=1,1", "--", "./simulate", "--run-dir", "{a}"]
     steps = where_a_run_is(program, RUN, Path("problem.run.1"), Path("r"), resumable=False)
     assert [shlex.split(step.command)[2:] for step in steps] == [
-        ["--again", *program],
+        ["--archive-existing", *program],
         ["--run-dir", "r", *program],
     ]
 
 
 def test_a_run_elsewhere_is_named() -> None:
-    assert anew(RUN, PROBLEM) == "fmnes minimize --again problem.toml"
-    assert anew(Path("r"), PROBLEM) == "fmnes minimize --again --run-dir r problem.toml"
+    assert start_over(RUN, PROBLEM) == "fmnes minimize --archive-existing problem.toml"
+    assert start_over(Path("r"), PROBLEM) == "fmnes minimize --archive-existing --run-dir r problem.toml"
 
 
 HOSTILE = [

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from fmnes.errors import ArgumentError
 from fmnes.version import __version__
 
 #: Where each command is. It is loaded when it is asked for, and `fmnes --help` asks for all of them.
@@ -34,8 +35,16 @@ _HOMES = {
 _MAY_BE_BARE = {"resume": "--forget-failures"}
 
 
+#: Earlier names of options, for a hint.
+_RENAMED = {"minimize": {"--again": "--archive-existing"}}
+
+
 class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options = args[: args.index("--")] if "--" in args else args
+        for old, new in _RENAMED.get(self.name or "", {}).items():
+            if old in options:
+                raise ArgumentError(f"{old}: this option is now {new}")
         bare = _MAY_BE_BARE.get(self.name or "")
         return super().parse_args(ctx, [f"{word}=" if word == bare else word for word in args])
 

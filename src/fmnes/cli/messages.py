@@ -201,6 +201,10 @@ def reason_as_json(one: Reason) -> dict[str, Any]:
 # -- What to do next: after a run, and where one cannot begin. Each step is a line to paste into a shell.
 
 
+#: The option of `minimize` that moves an existing run out of the way.
+ARCHIVE = "--archive-existing"
+
+
 class Step(NamedTuple):
     words: str
     command: str
@@ -251,9 +255,9 @@ def _steps(ending: RunOutcome) -> list[Step]:
     if reason is StopReason.STORAGE:
         return [_resume(ending, "when there is room on the disk")]
     if reason is StopReason.LOST:
-        return [_failures(ending, "what was lost"), _resume(ending, "when the machine is well again")]
+        return [_failures(ending, "what was lost"), _resume(ending, "when the machine works again")]
     if reason is StopReason.NO_FEASIBLE:
-        return [*_nothing_found(ending), _resume(ending, "when the cause is mended", forget_failures=True)]
+        return [*_nothing_found(ending), _resume(ending, "when the cause is repaired", forget_failures=True)]
     if reason is StopReason.MAX_EVALUATIONS:
         more = _resume(ending, max_evaluations=2 * ending.evaluations)
         return [more] if ending.found else [*_nothing_found(ending), more]
@@ -263,7 +267,7 @@ def _steps(ending: RunOutcome) -> list[Step]:
     # It came to an end by itself, and not where it was meant to.
     steps = [_failures(ending, "what failed")] if ending.failed else []
     if ending.problem and not ending.function:
-        again = anew(ending.run, ending.problem, "--restarts", "5")
+        again = start_over(ending.run, ending.problem, "--restarts", "5")
         steps.append(Step("to search again, with larger populations", again))
     return steps
 
@@ -301,18 +305,18 @@ def where_a_run_is(
     began = list(arguments)
     steps = [
         Step("to go on with it", as_line("resume", run)),
-        Step(f"to begin anew (it becomes {aside.name})", as_line("minimize", "--again", *began)),
-        Step("to begin beside it", as_line("minimize", "--run-dir", other, *_without_run_dir(began))),
+        Step(f"to start over (it becomes {aside.name})", as_line("minimize", ARCHIVE, *began)),
+        Step("to keep both", as_line("minimize", "--run-dir", other, *_without_run_dir(began))),
     ]
     return steps if resumable else steps[1:]
 
 
 def when_broken(run: Path, problem: Path | None) -> list[Step]:
     """What to do where the program looks broken."""
-    steps = [Step("when the program is mended", as_line("resume", run)), as_page(run)]
+    steps = [Step("when the program is repaired", as_line("resume", run)), as_page(run)]
     if problem is not None:
         steps.insert(0, Step("to see one evaluation by itself", as_line("try", problem)))
-        steps.append(Step("when the problem file is", anew(run, problem)))
+        steps.append(Step("when the problem file is corrected", start_over(run, problem)))
     return steps
 
 
@@ -320,8 +324,8 @@ def as_page(run: Path) -> Step:
     return Step("as a page with pictures", as_line("report", run))
 
 
-def anew(run: Path, problem: Path, *options: str) -> str:
-    return _begin(run, problem, "--again", *options)
+def start_over(run: Path, problem: Path, *options: str) -> str:
+    return _begin(run, problem, ARCHIVE, *options)
 
 
 def _begin(run: Path, problem: Path, *options: str) -> str:

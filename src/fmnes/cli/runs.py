@@ -15,8 +15,8 @@ import fmnes
 from fmnes.arguments import check_count, check_path
 from fmnes.cli import messages, reading
 from fmnes.cli.messages import (
+    ARCHIVE,
     Step,
-    anew,
     argument_of,
     as_line,
     as_lines,
@@ -24,6 +24,7 @@ from fmnes.cli.messages import (
     as_page,
     next_steps,
     plain_words,
+    start_over,
     when_broken,
 )
 from fmnes.cli.problem_file import ProblemFile, in_file, make_problem, parse_parameter, read_problem
@@ -117,11 +118,9 @@ def minimize(
     run_dir: Annotated[
         Path | None, typer.Option(help="Keep the run here; by default beside the problem file, as NAME.run.")
     ] = None,
-    again: Annotated[
+    archive_existing: Annotated[
         bool,
-        typer.Option(
-            "--again", help="Move the run that is there aside, to NAME.run.1 or so, and begin anew."
-        ),
+        typer.Option(ARCHIVE, help="Rename an existing run to NAME.run.1, .2, …, and start over."),
     ] = False,
     max_evaluations: MaxEvaluations = None,
     max_seconds: MaxSeconds = None,
@@ -179,10 +178,10 @@ def minimize(
         try:
             return begin(**more)
         except RunExists:
-            if not again:
+            if not archive_existing:
                 raise run_exists_error(kept, words, problem) from None
         moved = kept.with_name(archive_run(kept).name)
-        messages.say(Console(stderr=True), f"the run that was there is now {moved}")
+        messages.say(Console(stderr=True), f"the earlier run is now {moved}")
         return begin(**more)
 
     _run(run, kept, LiveDisplay(options.get("max_evaluations")), as_json, open_it, file)
@@ -314,8 +313,10 @@ def _say_changes(begun: reading.RunConfig) -> None:
     except FmnesError:  # the file is not needed to go on
         return
     if found:
-        text = f"{begun.problem} has changed ({'; '.join(found)}), and the run goes on as it began"
-        messages.say(Console(stderr=True), f"{text}; to begin anew:  {anew(begun.run, begun.problem)}")
+        text = (
+            f"{begun.problem} has changed ({'; '.join(found)}), but the run continues with its old settings"
+        )
+        messages.say(Console(stderr=True), f"{text}; to start over:  {start_over(begun.run, begun.problem)}")
 
 
 # -- `fmnes stop`: end a run from another terminal, or another machine.
