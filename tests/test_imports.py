@@ -159,6 +159,7 @@ ALLOWED: dict[str, set[str]] = {
         "space",
         "storage",
     },
+    "html": {"errors", "parameters", "_text", "plots", "reading", "storage"},
     "plots": {"errors", "result", "arguments", "parameters", "_text", "evaluations", "reading"},
 }
 

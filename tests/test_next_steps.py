@@ -13,7 +13,7 @@ import typer
 
 from fmnes import StopReason
 from fmnes.cli import app
-from fmnes.cli.messages import RunOutcome, as_line, next_steps, start_over, when_broken, where_a_run_is
+from fmnes.reading.next_steps import RunOutcome, as_line, next_steps, start_over, when_broken, where_a_run_is
 from tests.rows import through
 
 RUN, PROBLEM = Path("problem.run"), Path("problem.toml")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 # -- Words that are not ours, as plain text.
 #
@@ -65,3 +69,25 @@ def group_reasons(reasons: Iterable[str]) -> dict[str, str]:
     kinds = {reason: kind_of(reason) for reason in reasons}
     alike = Counter(kinds.values())
     return {reason: kind if alike[kind] > MAX_ALIKE else reason for reason, kind in kinds.items()}
+
+
+# -- Numbers, times and paths as users read them.
+
+
+def number(value: Any) -> str:
+    """An integer in full, a float with 8 significant digits."""
+    return str(value) if isinstance(value, int) else f"{value:.8g}"
+
+
+def near(path: Path) -> str:
+    """The path as typed from the current directory."""
+    relative = os.path.relpath(path)
+    return str(path) if relative.startswith("..") else relative
+
+
+def moment(seconds: float) -> str:
+    """Local date and time, or "unknown" for a number that is not a time."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
+    except (ValueError, OverflowError, OSError):
+        return "unknown"

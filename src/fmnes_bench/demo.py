@@ -15,12 +15,12 @@ import fmnes
 from fmnes._files import atomic_write
 from fmnes.arguments import check_count, check_rng
 from fmnes.cli import messages
-from fmnes.cli.messages import as_line
 from fmnes.cli.runs import Json, Method, whole
 from fmnes.display.live import LiveDisplay
 from fmnes.errors import MissingExtra, RunError
 from fmnes.html.markup import section, text, wide
 from fmnes.plots.drawing import as_svg, need_matplotlib
+from fmnes.reading.next_steps import as_line
 from fmnes.result import Result
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench import lens

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -13,12 +12,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmnes.arguments import is_number, shown
-from fmnes.cli.messages import RunOutcome, Step, as_argument, as_line, as_lines, can_be_named, where_a_run_is
+from fmnes.arguments import shown
 from fmnes.cli.problem_file import ProblemFile
 from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
-from fmnes.reading.run import Run
-from fmnes.result import Result, StopReason
+from fmnes.reading.next_steps import (
+    RunOutcome,
+    Step,
+    as_argument,
+    as_line,
+    as_lines,
+    can_be_named,
+    find_problem,
+    run_outcome,
+    where_a_run_is,
+)
+from fmnes.result import Result
 from fmnes.space import named_space_from_config
 from fmnes.storage.directory import (
     CONFIG,
@@ -31,7 +39,6 @@ from fmnes.storage.directory import (
     read_config,
 )
 from fmnes.storage.lock import holder
-from fmnes.storage.rows import MAX_STORED_DIMENSION
 
 # -- The paths on the command line: problem files and run directories, and what was meant by a wrong one.
 
@@ -207,9 +214,16 @@ def read_program(run: Path) -> RunConfig:
 
 
 def ending_of(result: Result, begun: RunConfig) -> RunOutcome:
-    found, failed = result.x is not None, result.n_infeasible > 0
-    return _ending(
-        begun, result.stop_reason, success=result.success, found=found, failed=failed, evaluations=result.nfev
+    return run_outcome(
+        begun.run,
+        begun.objective,
+        begun.settings,
+        begun.problem,
+        result.stop_reason,
+        success=result.success,
+        found=result.x is not None,
+        failed=result.n_infeasible > 0,
+        evaluations=result.nfev,
     )
 
 
@@ -221,56 +235,9 @@ def names_of(result: Result, begun: RunConfig) -> Callable[[Any], Point]:
     return lambda x: x if isinstance(x, dict) else dict(zip(names, x.tolist(), strict=True))
 
 
-def _ending(
-    begun: RunConfig,
-    reason: StopReason | None,
-    *,
-    success: bool,
-    found: bool,
-    failed: bool,
-    evaluations: int,
-) -> RunOutcome:
-    seconds = begun.settings.get("max_seconds")
-    return RunOutcome(
-        begun.run,
-        reason,
-        success=success,
-        found=found,
-        failed=failed,
-        evaluations=evaluations,
-        max_seconds=seconds if is_number(seconds) else None,
-        problem=begun.problem,
-        resumable=any((begun.run / name).exists() for name in (SNAPSHOT, PREVIOUS)),
-        function=begun.function,
-    )
-
-
 def count_evaluations(run: Path) -> int:
     with RunDirectory.open(run, read_only=True) as directory:
         return directory.log.count()
-
-
-def ending_now(run: Run, path: Path) -> RunOutcome:
-    """How a run stands that was read from this path, as its user wrote it."""
-    result = run.result
-    return _ending(
-        read_run_config(path),
-        None if result is None else result.stop_reason,
-        success=result is not None and result.success,
-        found=run.best.x is not None,
-        failed=run.failed > 0,
-        evaluations=run.answered,
-    )
-
-
-def why_hidden(run: Run) -> str:
-    """Why there is no best point although there is a best value; empty if there is one."""
-    if run.best.x is not None or not math.isfinite(run.best.fun):
-        return ""
-    return (
-        f"the best point is not shown: the log keeps none of more than {MAX_STORED_DIMENSION} "
-        "coordinates; it is in the result as soon as the run has ended"
-    )
 
 
 def _begun(run: Path, config: dict[str, Any]) -> RunConfig:
@@ -283,17 +250,7 @@ def _begun(run: Path, config: dict[str, Any]) -> RunConfig:
     except _UNUSABLE as error:
         raise RunError(f"{run}: found an unusable configuration ({error})") from None
     settings = settings if isinstance(settings, dict) else {}
-    return RunConfig(run, objective, settings, _problem(run, objective), named, config)
-
-
-def _problem(run: Path, objective: dict[str, Any]) -> Path | None:
-    """The problem file: the one beside the run and of its name, or the one that it remembers."""
-    paths = [run.with_suffix(".toml")] if run.suffix == ".run" else []
-    remembered = objective.get("problem_file")
-    if isinstance(remembered, str) and "\0" not in remembered:
-        near = os.path.relpath(remembered)
-        paths.append(Path(remembered if near.startswith("..") else near))
-    return next((path for path in paths if os.path.isfile(path)), None)
+    return RunConfig(run, objective, settings, find_problem(run, objective), named, config)
 
 
 def _names(config: dict[str, Any]) -> Callable[[Sequence[float]], Point]:

@@ -14,19 +14,7 @@ from rich.console import Console
 import fmnes
 from fmnes.arguments import check_count, check_path
 from fmnes.cli import messages, reading
-from fmnes.cli.messages import (
-    ARCHIVE,
-    Step,
-    argument_of,
-    as_line,
-    as_lines,
-    as_option,
-    as_page,
-    next_steps,
-    plain_words,
-    start_over,
-    when_broken,
-)
+from fmnes.cli.messages import argument_of, as_option, plain_words
 from fmnes.cli.problem_file import ProblemFile, in_file, make_problem, parse_parameter, read_problem
 from fmnes.cli.reading import changed, run_exists_error
 from fmnes.cli.watch import open_watch
@@ -34,6 +22,17 @@ from fmnes.cli.worker import Queue, queue_options
 from fmnes.display.live import LiveDisplay
 from fmnes.errors import ArgumentError, FmnesError, ObjectiveError, nearest
 from fmnes.evaluation.programs.checks import read_text
+from fmnes.reading.next_steps import (
+    ARCHIVE,
+    Step,
+    as_line,
+    as_lines,
+    as_page,
+    next_steps,
+    outcome_of,
+    start_over,
+    when_broken,
+)
 from fmnes.reading.run import read_run
 from fmnes.result import Result, StopReason, View
 from fmnes.storage.directory import Answer, RunExists, archive_run, request_stop
@@ -346,4 +345,4 @@ def stop(
     else:  # it may have come to its end in the same moment
         began = "stopped" if reason in (StopReason.INTERRUPTED, None) else "ended by itself"
     messages.say(console, f": {found.message}" if found.message else "", bold=began)
-    messages.show_steps(console, [] if found.running else next_steps(reading.ending_now(found, run)))
+    messages.show_steps(console, [] if found.running else next_steps(outcome_of(found, run)))

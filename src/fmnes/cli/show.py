@@ -14,11 +14,11 @@ import typer
 from rich.console import Console
 
 from fmnes._files import atomic_write, open_regular
+from fmnes._text import near
 from fmnes.cli import messages, reading
-from fmnes.cli import messages as shown
-from fmnes.cli.messages import Step, as_line, next_steps
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluations import write, write_stream
+from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run, read_run
 
 # -- `fmnes show`: a run as it stands, and why evaluations failed.
@@ -40,7 +40,7 @@ def show(
         return
     console = Console()
     messages.say(console, f": {found.message}" if found.message else "", bold=found.state)
-    messages.show_point(console, _best(found), found.best.fun, reading.why_hidden(found))
+    messages.show_point(console, _best(found), found.best.fun, why_hidden(found))
     messages.say(console, messages.counted(found.answered, found.failed))
     if found.made_again:
         messages.say(console, f"{found.made_again} more are made again: the program looked broken")
@@ -68,7 +68,7 @@ def _reasons(found: Run) -> tuple[list[Reason], list[Reason]]:
 def _steps(found: Run, run: Path, failures: bool) -> list[Step]:
     """What to do next, but for what was just done."""
     in_full = as_line("show", run, "--failures")
-    steps = [] if found.running else next_steps(reading.ending_now(found, run))
+    steps = [] if found.running else next_steps(outcome_of(found, run))
     steps = [step for step in steps if step.command != in_full]
     return steps if failures or not any(_reasons(found)) else [Step("why", in_full), *steps]
 
@@ -86,7 +86,7 @@ def _as_json(found: Run) -> dict[str, Any]:
         "lost": [messages.reason_as_json(one) for one in lost],
         "fun": found.best.fun if math.isfinite(found.best.fun) else None,
         "parameters": _best(found),
-        "note": reading.why_hidden(found) or None,
+        "note": why_hidden(found) or None,
     }
 
 
@@ -166,9 +166,9 @@ def report(
         # Without the names of the error, of which one is a temporary file's.
         why = error.strerror or error
         raise RunError(f"{target}: could not be written ({why}); wanted another place: --output") from None
-    shown.say(Console(), f"the report is {shown.near(target)}")
+    messages.say(Console(), f"the report is {near(target)}")
     if open_it and not webbrowser.open(target.absolute().as_uri()):
-        shown.say(Console(stderr=True), f"found no browser to open {target}")
+        messages.say(Console(stderr=True), f"found no browser to open {target}")
 
 
 def _is_ours(path: Path) -> bool:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fmnes.cli import messages, reading
-from fmnes.cli.messages import Step, as_line, next_steps
+from fmnes._text import moment, near, number
 from fmnes.html.markup import code, facts, folded, section, table, text
 from fmnes.parameters import Parameter, is_log
+from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run
 
 #: Rows of a long point that are shown, first and last.
@@ -65,7 +65,7 @@ def _times(run: Run) -> dict[str, str]:
     if began is None or ended is None:
         return {}
     return {
-        "began": text(messages.moment(began)),
+        "began": text(moment(began)),
         "lasted so far" if run.running else "lasted": _span(ended - began),
     }
 
@@ -83,7 +83,7 @@ def _span(seconds: float) -> str:
 
 def why(run: Run, path: Path) -> str:
     """Why it stopped, and what to do next."""
-    ending = reading.ending_now(run, path)
+    ending = outcome_of(run, path)
     steps = [Step("to stop it", as_line("stop", path))] if run.running else next_steps(ending)
     lines = [f"<p>{line}</p>" for line in _standing(run)]
     commands = [f"<p>{_sentence(step.words)}:</p>\n<pre>{text(step.command)}</pre>" for step in steps]
@@ -127,7 +127,7 @@ def _state(kind: str, words: str) -> str:
 def best(run: Run, path: Path) -> str:
     title = "The best point"
     if run.best.x is None:
-        return section(title, f"<p>{text(reading.why_hidden(run) or 'No evaluation has succeeded yet.')}</p>")
+        return section(title, f"<p>{text(why_hidden(run) or 'No evaluation has succeeded yet.')}</p>")
     point = run.named(run.best.x)
     rows = [_row(name, value, (run.parameters or {}).get(name)) for name, value in point.items()]
     note = ""
@@ -145,9 +145,9 @@ def _when(evaluation: int) -> str:
 
 
 def _row(name: str, value: Any, parameter: Parameter | None) -> tuple[str, str, str, str]:
-    number = text(messages.number(value))
+    shown = text(number(value))
     if parameter is None:
-        return text(name), number, "", ""
+        return text(name), shown, "", ""
     lower, upper = parameter.lower, parameter.upper
     low, high = (("−∞" if lower is None else f"{lower:g}"), ("∞" if upper is None else f"{upper:g}"))
     scale = ", log" if is_log(parameter) else ""
@@ -156,7 +156,7 @@ def _row(name: str, value: Any, parameter: Parameter | None) -> tuple[str, str, 
     if share is not None:
         at = " lower bound" if share < AT_BOUND else " upper bound" if share > 1 - AT_BOUND else ""
         where = f"<span class='range'><i style='left:{share:.1%}'></i></span>{at}"
-    return text(name), number, text(f"{low} … {high}{scale}"), where
+    return text(name), shown, text(f"{low} … {high}{scale}"), where
 
 
 def _share(value: Any, parameter: Parameter) -> float | None:
@@ -187,15 +187,15 @@ def _reason(one: Reason, answered: int, opened: bool) -> str:
     share = f" ({one.count / answered:.1%})" if answered and not one.lost else ""
     kind = "lost: " if one.lost else ""
     which = "the start itself" if one.generation < 0 else f"generation {one.generation}"
-    lines = [f"<p>The first: {text(messages.moment(one.started))}, {which}.</p>"]
+    lines = [f"<p>The first: {text(moment(one.started))}, {which}.</p>"]
     if one.point:
-        shown = [f"{name} = {messages.number(value)}" for name, value in list(one.point.items())[:PARAMETERS]]
+        shown = [f"{name} = {number(value)}" for name, value in list(one.point.items())[:PARAMETERS]]
         more = f", and {len(one.point) - PARAMETERS:,} more" if len(one.point) > PARAMETERS else ""
         lines.append(f"<p>At {text(', '.join(shown))}{more}.</p>")
     if one.detail:
         lines.append(f"<p>Its output:</p>\n<pre tabindex='0'>{text(one.detail, lines=True)}</pre>")
     if one.directory:
-        lines.append(f"<p>Its directory: {code(messages.near(one.directory))}</p>")
+        lines.append(f"<p>Its directory: {code(near(one.directory))}</p>")
     title = f"{one.count:,} × {kind}{text(one.reason)}{share}"
     return folded(title, f"{one.lost} {one.reason}", "\n".join(lines), opened)
 
@@ -223,4 +223,4 @@ def _plain(value: Any) -> str:
 
 
 def made_at() -> str:
-    return f"<p class='faint'>Read on {text(messages.moment(time.time()))}.</p>"
+    return f"<p class='faint'>Read on {text(moment(time.time()))}.</p>"

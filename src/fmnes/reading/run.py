@@ -218,7 +218,7 @@ class Run:
 
         Read on first use; it is quick, as only these rows are read.
         """
-        with _log(self.path) as log:
+        with _log(self.path, check_pages=False) as log:
             return [reason for reason, _ in self._reasons(log)]
 
     def _reasons(self, log: EvaluationLog) -> list[tuple[Reason, Logged]]:
@@ -336,8 +336,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
 
 
 @contextmanager
-def _log(path: Path) -> Iterator[EvaluationLog]:
-    log = EvaluationLog(path / LOG, read_only=True)
+def _log(path: Path, *, check_pages: bool = True) -> Iterator[EvaluationLog]:
+    log = EvaluationLog(path / LOG, read_only=True, check_pages=check_pages)
     try:
         yield log
     finally:

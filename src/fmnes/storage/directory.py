@@ -115,7 +115,7 @@ class RunDirectory:
         if CONFIG not in names:
             raise RunError(f"{path}: found no {CONFIG} in it, wanted a run directory")
         _refuse_special(path)
-        _read_json(path / CONFIG)  # before anything is written: a directory that merely looks like ours
+        config = _read_json(path / CONFIG)  # before anything is written: it may not be a run directory
         with contextlib.ExitStack() as undo:
             lock = None
             if not read_only:
@@ -123,7 +123,7 @@ class RunDirectory:
                 undo.callback(lock.release)
                 _remove(*(file for name in _WRITTEN for file in unfinished(path / name)))
                 remove_stop_request(path)  # it was meant for the process before this one
-            config = _read_json(path / CONFIG)
+                config = _read_json(path / CONFIG)  # the process that had the lock may have changed it
             if LOG not in names:
                 raise RunError(f"{path}: found no {LOG}, which belongs to every run; wanted it back")
             if not read_only and torn(path / LOG):

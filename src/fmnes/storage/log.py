@@ -76,13 +76,19 @@ _Key = tuple[int, ...]
 
 
 class EvaluationLog(LogReader):
-    """The log at `path`, created if it is not there; `read_only` may be opened beside the one writer."""
+    """The log at `path`, created if it is not there; `read_only` may be opened beside the one writer.
 
-    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False) -> None:
+    check_pages: False skips SQLite's integrity check, where this process has just made it.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, read_only: bool = False, check_pages: bool = True
+    ) -> None:
         self.path = Path(path)
         self.safe_mode = on_network(self.path)
         """On a network file system: the slower journal that works there, and a sync of each row."""
         self._read_only = read_only
+        self._check_pages = check_pages
         self._first, self._last, self._rows = math.inf, -math.inf, 0
         """When the first evaluation began and the last one ended, of so many rows written here."""
         self._process = os.getpid()
@@ -209,6 +215,8 @@ class EvaluationLog(LogReader):
             schema = self._db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
             if schema != VERSIONS[version]:
                 raise RunError("found other tables or columns than an evaluation log has")
+            if not self._check_pages:
+                return
             # It reads everything, which takes about 0.3 s for a million evaluations.
             (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
