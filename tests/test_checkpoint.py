@@ -667,14 +667,14 @@ def test_a_random_state_that_points_outside_its_buffer_is_refused(name: str, tmp
 class OwnStrategy(CMAES):
     """By its name it could be taken for CMA-ES, and its updates would be lost."""
 
-    def update(self, state: Any, z: Any, f: Any, *backend: Any) -> Any:
-        return super().update(state, z, f[::-1], *backend)
+    def update(self, state: Any, z: Any, order: Any, *more: Any) -> Any:
+        return super().update(state, z, order[::-1], *more)
 
 
 class ForeignStrategy:
     """Not derived from anything of ours."""
 
-    name, population_size, mirrored, matrices = "mine", None, False, 0
+    name, population_size, mirrored, matrices, failed_order = "mine", None, False, 0, "index"
     init, sample, update, shape, covariance = (
         lambda self, *arguments, _name=name: getattr(CMAES(), _name)(*arguments)
         for name in ("init", "sample", "update", "shape", "covariance")

@@ -23,6 +23,7 @@ from fmnes.steps.weights import distance_weights, rank_weights
 from fmnes.strategies import METHODS as NAMES
 from fmnes.strategies.base import stays_finite
 from tests.rows import through
+from tests.updates import after_update
 from tests.variants import FM_NES, ONE_OF_EACH, RESAMPLED, STRATEGIES, VARIANTS, WITHOUT_PAIRS
 
 
@@ -80,7 +81,7 @@ def drive(
     states = [state]
     for _ in range(generations):
         z = draw(strategy, rng, d, lam)
-        state = strategy.update(state, z, fun(strategy.sample(state, z)))
+        state = after_update(strategy, state, z, fun(strategy.sample(state, z)))
         states.append(state)
     return states
 
@@ -244,8 +245,8 @@ def test_rotation_of_the_problem_rotates_the_run(strategy: Any, d: int, lam: int
             turned_z = ((z * a.D) @ a.B.T @ R.T) @ b.B / b.D
         x, turned_x = strategy.sample(a, z), turned.sample(b, turned_z)
         np.testing.assert_allclose(turned_x, x @ R.T, rtol=0, atol=1e-8)
-        a = strategy.update(a, z, cut_valley(x))
-        b = turned.update(b, turned_z, cut_valley(turned_x @ R))
+        a = after_update(strategy, a, z, cut_valley(x))
+        b = after_update(turned, b, turned_z, cut_valley(turned_x @ R))
         np.testing.assert_allclose(b.mean, R @ a.mean, rtol=0, atol=1e-8)
         np.testing.assert_allclose(b.sigma, a.sigma, rtol=1e-8)
         covariance = strategy.covariance(a)
@@ -262,7 +263,7 @@ def test_what_is_marked_as_not_rotated_is_not(strategy: Any, d: int, lam: int) -
         state = strategy.init(R @ np.full(d, 2.0), np.float64(1), R @ rng.standard_normal(d))
         for _ in range(30):
             z = draw(strategy, rng, d, lam) @ R.T
-            state = strategy.update(state, z, (strategy.sample(state, z) ** 2).sum(axis=1))
+            state = after_update(strategy, state, z, (strategy.sample(state, z) ** 2).sum(axis=1))
         return float(np.linalg.norm(state.mean))
 
     turned = random_rotation(np.random.default_rng(6), d)
@@ -290,7 +291,7 @@ def test_the_order_of_the_draws_does_not_matter(strategy: Any, d: int, lam: int)
         x, other_x = strategy.sample(state, z), strategy.sample(state, other_z)
         rounding = 1e-12 * np.abs(x).max()  # a coordinate near 0 is a sum of larger ones
         np.testing.assert_allclose(np.sort(other_x, axis=0), np.sort(x, axis=0), rtol=0, atol=rounding)
-        one, other = (strategy.update(state, *told) for told in ((z, f), (other_z, other_f.ravel())))
+        one, other = (after_update(strategy, state, *told) for told in ((z, f), (other_z, other_f.ravel())))
         assert not np.array_equal(one.mean, state.mean)
         sigma = float(one.sigma)
         np.testing.assert_allclose(other.mean, one.mean, rtol=1e-14, atol=1e-11 * sigma)
@@ -319,7 +320,7 @@ def random_values(strategy: Any, path: Any) -> tuple[np.ndarray, np.ndarray, set
     for _ in range(SAMPLES):
         if "p_sigma" in state._fields:
             state = state._replace(p_sigma=path(rng, d))
-        following = strategy.update(state, draw(strategy, rng, d, lam), rng.random(lam))
+        following = after_update(strategy, state, draw(strategy, rng, d, lam), rng.random(lam))
         growth.append(math.log(following.sigma / state.sigma))
         steps.append((following.mean - state.mean) / deviations)
         phases.add(strategy.shape(following).phase)
@@ -437,7 +438,7 @@ def test_ranking_is_the_literal_lexicographic_sort(strategy: Any, lam: int) -> N
         distance = [z[i // 2] @ z[i // 2] if strategy.mirrored else 0.0 for i in range(lam)]
         keys = [(failed[i], distance[i] if failed[i] else f[i], i) for i in range(lam)]
         best_first = points[[i for *_, i in sorted(keys)]]
-        following = strategy.update(state, z, f)
+        following = after_update(strategy, state, z, f)
         if isinstance(strategy, CMAES):
             raw = np.array([max(0.0, math.log((lam + 1) / 2) - math.log(i + 1)) for i in range(lam)])
             found, wanted = following.mean, raw / raw.sum() @ best_first
@@ -489,8 +490,10 @@ def test_nothing_is_edited_in_place(strategy: Any, d: int, lam: int) -> None:
         x = strategy.sample(state, z)
         f = frozen(cut_valley(x))
         kept.append((state, as_bytes(state)))
-        following = strategy.update(state, z, f)
-        assert as_bytes(strategy.update(state, z, f)) == as_bytes(following), "update is not a function"
+        following = after_update(strategy, state, z, f)
+        assert as_bytes(after_update(strategy, state, z, f)) == as_bytes(following), (
+            "update is not a function"
+        )
         for name, leaf in leaves(following):
             assert not np.shares_memory(leaf, z), name
             assert not np.shares_memory(leaf, f), name
@@ -513,8 +516,8 @@ def test_the_population_may_change_between_generations(strategy: Any, d: int, la
         assert x.shape == (lam, d)
         # The constants are those of this generation's λ, whatever came before and whatever the settings say.
         other = dataclasses.replace(strategy, population_size=10)
-        following = strategy.update(state, z, cut_valley(x))
-        assert as_bytes(other.update(state, z, cut_valley(x))) == as_bytes(following)
+        following = after_update(strategy, state, z, cut_valley(x))
+        assert as_bytes(after_update(other, state, z, cut_valley(x))) == as_bytes(following)
         state = following
         assert {name: leaf.shape for name, leaf in leaves(state)} == shapes
         assert_finite(state)
@@ -665,7 +668,7 @@ def test_paths_and_mean_follow_their_definitions_in_every_generation(strategy: A
             if strategy.reset:
                 resets += 1
                 p_sigma, p_c, B = np.zeros(d), np.zeros(d), np.eye(d)
-        following = strategy.update(state, z, f)
+        following = after_update(strategy, state, z, f)
         p_sigma = literal.p_sigma(p_sigma)
         step = B @ (literal.weights(p_sigma) @ literal.z)
         atol = 1e-9 * np.linalg.norm(step) + 1e-14 * np.abs(state.mean).max() / state.sigma
@@ -693,10 +696,12 @@ def test_gamma_is_carried_from_generation_to_generation(strategy: Any, d: int, l
         z = draw(strategy, rng, d, lam)
         f = valley(strategy.sample(state, z))
         f[: {"feasible": 0, "part failed": lam // 2, "all failed": lam}[kind]] = np.nan
-        low, high = (strategy.update(state._replace(gamma=np.float64(g)), z, f).gamma for g in (4.0, 9.0))
+        low, high = (
+            after_update(strategy, state._replace(gamma=np.float64(g)), z, f).gamma for g in (4.0, 9.0)
+        )
         assert high - low == pytest.approx((1 - 1 / (3 * (d - 1))) * 5, rel=1e-10)
         assert low > 1
-        state = strategy.update(state, z, f)
+        state = after_update(strategy, state, z, f)
 
 
 @table({name: s for name, s in FM_NES.items() if s.rank_one == "never"}, [s for s in SIZES if s[0] > 1])
@@ -709,7 +714,7 @@ def test_no_axis_is_expanded_by_rounding_noise(strategy: Any, d: int, lam: int) 
     )
     rng = np.random.default_rng(12)
     for _ in range(20):
-        state = strategy.update(state, draw(strategy, rng, d, lam), np.full(lam, np.nan))
+        state = after_update(strategy, state, draw(strategy, rng, d, lam), np.full(lam, np.nan))
         state = state._replace(gamma=np.float64(3.0), p_sigma=np.full(d, 9.0))
         found = strategy.covariance(state) / state.sigma**2
         np.testing.assert_allclose(found, shape, rtol=0, atol=1e-9 * np.abs(shape).max())
@@ -734,7 +739,7 @@ def test_the_step_size_follows_its_definition(strategy: Any, d: int, lam: int) -
         x = strategy.sample(state, z)
         f = x[:, 0] if generation < 20 else cut_valley(x - state.mean + 1.5)  # down a slope, then failures
         literal = Literal(strategy, z, f)
-        following = strategy.update(state, z, f)
+        following = after_update(strategy, state, z, f)
         G_sigma = literal.weights(following.p_sigma) @ ((literal.z**2).sum(axis=1) - d) / d
         norm = np.linalg.norm(following.p_sigma) / literal.expected
         feasible = literal.feasible
@@ -771,14 +776,14 @@ def test_after_a_failure_the_rank_one_update_is_made_on_ridges_only(strategy: An
         ridge = ((x - x.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) - x.sum(axis=1) / d
         f = ridge if int(state.generation) > 40 else (x**2).sum(axis=1)
         f[int(state.generation) % lam] = np.nan
-        following = strategy.update(state, z, f)
-        plain = never.update(state._replace(A_inverse=None), z, f)
+        following = after_update(strategy, state, z, f)
+        plain = after_update(never, state._replace(A_inverse=None), z, f)
         shape = plain.F @ plain.A
         lengths = np.linalg.svd(shape, compute_uv=False)
         if abs(lengths[0] / lengths[1] - 1.2) > 0.01:
             wanted = shape
             if lengths[0] / lengths[1] > 1.2:
-                longer = always.update(state, z, f)
+                longer = after_update(always, state, z, f)
                 wanted = longer.F @ longer.A
                 on_ridge += 1
                 assert np.abs(wanted - shape).max() > 1e-6
@@ -806,19 +811,19 @@ def test_the_first_failed_evaluation_resets_and_only_the_first(strategy: Any, d:
         return fresh._replace(generation=state.generation, unconstrained=state.unconstrained)
 
     z, f = one_failure(state)
-    following = strategy.update(state, z, f)
+    following = after_update(strategy, state, z, f)
     if strategy.reset:
-        assert as_bytes(following) == as_bytes(strategy.update(reset(state), z, f))
+        assert as_bytes(following) == as_bytes(after_update(strategy, reset(state), z, f))
     else:
-        assert as_bytes(following) != as_bytes(strategy.update(reset(state), z, f))
+        assert as_bytes(following) != as_bytes(after_update(strategy, reset(state), z, f))
     assert not following.unconstrained
     for _ in range(10):
         z = draw(strategy, rng, d, lam)
-        following = strategy.update(following, z, valley(strategy.sample(following, z)))
+        following = after_update(strategy, following, z, valley(strategy.sample(following, z)))
         assert not following.unconstrained
     z, f = one_failure(following)
-    again = strategy.update(following, z, f)
-    assert not np.array_equal(again.p_sigma, strategy.update(reset(following), z, f).p_sigma)
+    again = after_update(strategy, following, z, f)
+    assert not np.array_equal(again.p_sigma, after_update(strategy, reset(following), z, f).p_sigma)
     np.testing.assert_allclose(
         again.p_sigma, Literal(strategy, z, f).p_sigma(following.p_sigma), rtol=0, atol=1e-10
     )
@@ -833,7 +838,7 @@ def test_the_reset_goes_back_to_the_initial_shape(strategy: Any, d: int, lam: in
     z = draw(strategy, rng, d, lam)
     # With nothing feasible η_B is 0; without the rank-one step the shape stays what the reset made it.
     never = dataclasses.replace(strategy, rank_one="never")
-    failed = never.update(state._replace(A_inverse=None), z, np.full(lam, np.nan))
+    failed = after_update(never, state._replace(A_inverse=None), z, np.full(lam, np.nan))
     shape = never.covariance(failed) / failed.sigma**2
     shape0 = B0 @ B0.T / np.linalg.det(B0 @ B0.T) ** (1 / d)
     np.testing.assert_allclose(shape, shape0, rtol=0, atol=1e-9 * np.abs(shape0).max())

@@ -127,6 +127,7 @@ ALLOWED: dict[str, set[str]] = {
         "parameters",
         "space",
         "storage",
+        "steps",
         "strategies",
     },
     "run": {

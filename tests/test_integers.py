@@ -23,6 +23,7 @@ from fmnes.search.screen import Source, screen
 from tests import variants
 from tests.reference.margin import margin as literal_margin
 from tests.rows import through
+from tests.updates import after_update
 
 # -- the grid ---------------------------------------------------------------------------------------------
 
@@ -298,7 +299,7 @@ def test_the_margin_does_not_touch_real_coordinates() -> None:
         f = mixed(opt.ask())
         z = opt._current.z  # type: ignore[union-attr]
         opt.tell(f)
-        plain, state = strategy.update(before, z, f), opt._distribution.state
+        plain, state = after_update(strategy, before, z, f), opt._distribution.state
         assert (state.mean[:2] == plain.mean[:2]).all()
         assert all((getattr(state, k) == getattr(plain, k)).all() for k in plain._fields if k != "mean")
         scales.add(opt._distribution.scale.tobytes())  # type: ignore[union-attr]

@@ -25,6 +25,7 @@ from fmnes.search.overlap import shortened
 from fmnes.search.stopping import fails_at
 from fmnes.steps.adaptation import TAU_NOISE, axis_factors, parents_of
 from fmnes.storage.log import EvaluationLog
+from tests.updates import after_update
 
 
 def test_only_axes_that_grow_by_more_than_noise_expand() -> None:
@@ -58,7 +59,7 @@ def test_a_stretched_coordinate_moves_its_mean_as_far_as_without_the_stretching(
     drawn.scale = scale = np.array([4.0, 0.5])
     before, z = drawn.state, np.random.default_rng(1).standard_normal((6, 2))
     f = np.arange(6.0)
-    after = opt.strategy.update(before, z, f)
+    after = after_update(opt.strategy, before, z, f)
     drawn.update(z, f)
     wanted = before.mean * scale + (after.mean - before.mean) * np.array([1.0, 0.5])
     np.testing.assert_allclose(drawn.state.mean * drawn.scale, wanted, rtol=1e-9)

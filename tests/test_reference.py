@@ -17,6 +17,7 @@ from fmnes.strategies.fm_nes import DEPARTURES
 from tests import reference, variants
 from tests.objectives import distinct_shape, ellipsoid, failing_ellipsoid, late_failures
 from tests.rows import through
+from tests.updates import after_update
 
 TOLERANCE = 1e-9
 GENERATIONS = 60
@@ -74,7 +75,7 @@ def test_fm_nes_family(variant: str, problem: str, d: int, population_size: int)
         assert_allclose(x, literal.points(z), rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
         f = fun(literal.points(z))
         failures += np.count_nonzero(~np.isfinite(f))
-        state = strategy.update(state, z, f)
+        state = after_update(strategy, state, z, f)
         literal.step(z, f)
         phases.add(literal.phase)
         B = state.F @ state.A
@@ -110,7 +111,7 @@ def test_fm_nes_in_one_dimension(strategy: FMNES) -> None:
     for _ in range(GENERATIONS):
         z = rng.standard_normal((3, 1))
         f = failing_ellipsoid(literal.points(z))
-        state = strategy.update(state, z, f)
+        state = after_update(strategy, state, z, f)
         literal.step(z, f)
         assert_allclose(state.mean, literal.m, rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
         assert_allclose(state.sigma, literal.sigma, rtol=TOLERANCE)
@@ -131,7 +132,7 @@ def test_xnes(problem: str, d: int, population_size: int) -> None:
             strategy.sample(state, z), literal.points(z), rtol=TOLERANCE, atol=TOLERANCE * literal.sigma
         )
         f = fun(literal.points(z))
-        state = strategy.update(state, z, f)
+        state = after_update(strategy, state, z, f)
         literal.step(z, f)
         assert_allclose(state.mean, literal.m, rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
         assert_allclose(state.sigma, literal.sigma, rtol=TOLERANCE)
@@ -159,7 +160,7 @@ def test_cma_es(problem: str, variant: str, d: int, population_size: int) -> Non
             rtol=TOLERANCE,
             atol=TOLERANCE * literal.sigma,
         )
-        state = strategy.update(state, z, f)
+        state = after_update(strategy, state, z, f)
         literal.step(z, f, root=root)
         assert_allclose(state.mean, literal.m, rtol=TOLERANCE, atol=TOLERANCE * literal.sigma)
         assert_allclose(state.sigma, literal.sigma, rtol=TOLERANCE)
@@ -187,7 +188,7 @@ def test_a_refresh_does_not_change_the_distribution(refresh: int | None, failure
         if failures and generation % 7 == 3:
             f[rng.integers(2 * n)] = np.nan
         one, two = (s._replace(p_sigma=np.zeros(d)) for s in (one, two))
-        one, two = lazy.update(one, z, f), eager.update(two, z, f)
+        one, two = after_update(lazy, one, z, f), after_update(eager, two, z, f)
         assert lazy.shape(one).phase != "movement"
         z = rng.standard_normal((n, d))
         assert_allclose(lazy.sample(one, z), eager.sample(two, z), rtol=1e-9)

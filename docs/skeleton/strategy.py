@@ -8,7 +8,7 @@ AUTHORS, "TITLE", YEAR.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.strategies.base import Shape
@@ -40,6 +40,10 @@ class Method:
         return False  # True: each draw is used as z and as −z; then λ is even, and z has λ/2 rows
 
     @property
+    def failed_order(self) -> Literal["index", "distance"]:
+        return "index"  # "distance": failed points are ordered by the length of their draws
+
+    @property
     def matrices(self) -> int:
         return 0  # d × d matrices held at once, at most: what limits d
 
@@ -51,8 +55,14 @@ class Method:
         """z: (λ, d) standard normal. Returns the points, (λ, d)."""
         raise NotImplementedError
 
-    def update(self, state: State, z: Array, f: Array, backend: Backend = NUMPY) -> State:
-        """z: as `sample` was given it; f: (λ,), where what is not finite has failed. A new state."""
+    def update(
+        self, state: State, z: Array, order: Array, n_feasible: Array, backend: Backend = NUMPY
+    ) -> State:
+        """Return the next state.
+
+        z: the draws given to `sample`. order: (λ,), the indices of the points from best to worst, failed ones
+        last. n_feasible: the number of points that did not fail.
+        """
         raise NotImplementedError
 
     def shape(self, state: State, backend: Backend = NUMPY) -> Shape:

@@ -136,9 +136,11 @@ class Spoiling(fmnes.XNES):
     spoilt: str = "mean"
     factor: float = 1.0
 
-    def update(self, state: XNESState, z: Any, f: Any, backend: Backend = NUMPY) -> XNESState:
+    def update(
+        self, state: XNESState, z: Any, order: Any, n_feasible: Any, backend: Backend = NUMPY
+    ) -> XNESState:
         xp = backend.xp
-        new = super().update(state, z, f, backend)
+        new = super().update(state, z, order, n_feasible, backend)
         array = getattr(new, self.spoilt)
         one = (xp.arange(array.size) == array.size - 1).reshape(array.shape)  # the last entry
         bad = xp.where(one & (new.mean[0] < 2.0), self.factor, 1.0) * array

@@ -21,6 +21,7 @@ from fmnes.backends import jax_backend  # noqa: E402
 from fmnes.integrations.jax.loop import shared_axes, strongly_typed  # noqa: E402
 from fmnes.strategies import AFMNES, DXNESIC, FMNES, METHODS, XNES  # noqa: E402
 from tests.objectives import distinct_shape, ellipsoid  # noqa: E402
+from tests.updates import after_update  # noqa: E402
 
 GENERATIONS = 100
 TOLERANCE = 1e-9
@@ -91,7 +92,7 @@ def test_a_compiled_update_is_that_of_numpy(
     def update(state: Any, z: Any, f: Any) -> Any:
         nonlocal traces
         traces += 1
-        return strategy.update(state, z, f, backend)
+        return after_update(strategy, state, z, f, backend)
 
     compiled, sample = jax.jit(update), jax.jit(lambda s, z: strategy.sample(s, z, backend))
     x0, z0 = np.full(d, 20.0), rng.standard_normal(d)
@@ -106,7 +107,7 @@ def test_a_compiled_update_is_that_of_numpy(
             assert_allclose(sample(found, z), x, rtol=TOLERANCE, atol=TOLERANCE * wanted.sigma)
             f = fun(x)
             failures += np.count_nonzero(np.isnan(f))
-            wanted, found = strategy.update(wanted, z, f), compiled(found, z, f)
+            wanted, found = after_update(strategy, wanted, z, f), compiled(found, z, f)
             found = with_equal_signs(found, wanted)
         assert_same(strategy, found, wanted)
         assert (failures > 0) == (fun is late_failures)
@@ -135,7 +136,7 @@ def test_under_vmap_each_run_is_that_of_numpy(variant: str, lockstep: bool) -> N
     mapped = partial(jax.vmap, axis_name="runs")
     found = mapped(lambda z: strategy.init(jnp.asarray(x0), jnp.asarray(2.0), z, backend), out_axes=axes)(z0)
     update = jax.jit(
-        mapped(lambda s, z, f: strategy.update(s, z, f, backend), in_axes=(axes, 0, 0), out_axes=axes)
+        mapped(lambda s, z, f: after_update(strategy, s, z, f, backend), in_axes=(axes, 0, 0), out_axes=axes)
     )
     limits = [18.0, 15.0, 5.0, -np.inf]
     for _ in range(GENERATIONS):
@@ -144,7 +145,7 @@ def test_under_vmap_each_run_is_that_of_numpy(variant: str, lockstep: bool) -> N
         f = np.stack(
             [np.where((x[i] >= limits[i]).all(axis=1), ellipsoid(x[i]), np.inf) for i in range(runs)]
         )
-        wanted = [strategy.update(wanted[i], z[i], f[i]) for i in range(runs)]
+        wanted = [after_update(strategy, wanted[i], z[i], f[i]) for i in range(runs)]
         found = update(found, z, f)
         if hasattr(found, "C"):
             B, D = (jnp.stack([jnp.asarray(getattr(w, name)) for w in wanted]) for name in "BD")

@@ -18,6 +18,7 @@ from fmnes.backends import jax_backend  # noqa: E402
 from fmnes.integrations import jax as fj  # noqa: E402
 from fmnes.integrations.jax.draws import normal  # noqa: E402
 from fmnes.integrations.jax.loop import strongly_typed  # noqa: E402
+from tests.updates import after_update  # noqa: E402
 
 KEY = jax.random.key(5)
 D = 3
@@ -139,13 +140,13 @@ def test_an_update_with_room_to_spare_is_the_one_without(settings: dict[str, Any
     rng = np.random.default_rng(2)
     wanted = strategy.init(np.full(d, 2.0), np.float64(1.0), np.zeros(d))
     found = strongly_typed(strategy.init(jnp.full(d, 2.0), jnp.asarray(1.0), jnp.zeros(d), backend))
-    update = jax.jit(lambda s, z, f, lam: strategy.update(s, z, f, backend, lam))
+    update = jax.jit(lambda s, z, f, lam: after_update(strategy, s, z, f, backend, lam))
     for lam in (8, 10, 16, 30, 32, 12, 24, 8, 20, 32) * 3:
         z = rng.standard_normal((2 * first, d))
         f = np.resize([np.nan, -1e9, np.inf], 4 * first)
         x = strategy.sample(wanted, z[: lam // 2])
         f[:lam] = np.where(x[:, 0] > 1.0, (x * x).sum(axis=1), np.nan)
-        wanted = strategy.update(wanted, z[: lam // 2], f[:lam])
+        wanted = after_update(strategy, wanted, z[: lam // 2], f[:lam])
         found = update(found, z, f, jnp.asarray(lam))
     assert_allclose(found.mean, wanted.mean, rtol=1e-8)
     assert_allclose(found.sigma, wanted.sigma, rtol=1e-8)

@@ -13,6 +13,7 @@ import pytest
 import fmnes
 from fmnes.backends import NUMPY
 from tests.site.pages import ROOT, blocks
+from tests.updates import after_update
 
 SKELETON = ROOT / "docs" / "skeleton" / "strategy.py"
 [SHOWN] = [block.text for block in blocks(ROOT / "docs" / "add-a-strategy.md")]
@@ -69,7 +70,7 @@ def test_filled_in_it_is_the_transcription() -> None:
     for _ in range(30):
         z = rng.standard_normal((9, 4))
         f = np.where(z[:, 0] > 1, np.nan, (method.sample(state, z) ** 2).sum(axis=1))
-        state = method.update(state, z, f)
+        state = after_update(method, state, z, f)
         literal.step(z, f)
         np.testing.assert_allclose(state.mean, literal.m, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(state.sigma * state.S, literal.sigma, rtol=1e-9)

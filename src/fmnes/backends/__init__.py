@@ -36,8 +36,10 @@ class Backend:
     """The larger of two numbers; NaN if the first one is."""
     search: Callable[[Any, Array], Array]
     """search(table, value): how many entries of the ascending, short table are at most value."""
-    ranks: Callable[..., Array]
-    """ranks(first, second, …): each entry's place in the order by the first key, the next, then index."""
+    order: Callable[..., Array]
+    """order(first, second, …): the indices sorted by the first key, then the next, then the index."""
+    inverse: Callable[[Array], Array]
+    """inverse(order): the inverse permutation, which is the rank of each entry."""
     sums_over_rows: Callable[..., Any]
     """The sums over the first axis of several arrays of one shape, together."""
     solve: Callable[[Array, Array], Array]
@@ -79,9 +81,8 @@ def _numpy_larger(a: Any, b: Any) -> Any:
     return type(a)(b) if a < b else a  # of two numbers Python finds it sooner than NumPy
 
 
-def _numpy_ranks(*keys: Array) -> Array:
-    order = keys[0].argsort(stable=True) if len(keys) == 1 else np.lexsort(keys[::-1])
-    return order.argsort()
+def _numpy_order(*keys: Array) -> Array:
+    return keys[0].argsort(stable=True) if len(keys) == 1 else np.lexsort(keys[::-1])
 
 
 def _numpy_solve(a: Array, b: Array) -> Array:
@@ -121,7 +122,8 @@ NUMPY = Backend(
     repeat=_numpy_repeat,
     larger=_numpy_larger,
     search=bisect.bisect_right,
-    ranks=_numpy_ranks,
+    order=_numpy_order,
+    inverse=lambda order: order.argsort(stable=True),
     sums_over_rows=lambda *arrays: tuple(array.sum(axis=0) for array in arrays),
     solve=_numpy_solve,
     svd=_numpy_svd,

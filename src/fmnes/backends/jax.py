@@ -39,7 +39,8 @@ def _make(axis: str | None, decompositions: str) -> Backend:
         repeat=_repeat,
         larger=jnp.maximum,
         search=_search,
-        ranks=_ranks,
+        order=_order,
+        inverse=_inverse,
         sums_over_rows=_sums_over_rows,
         solve=jnp.linalg.solve,
         svd=rotation_svd if by_rotations else _svd,
@@ -138,16 +139,23 @@ def _search(table: Sequence[float], value: Array) -> Array:
     return sum((jnp.asarray(yes, jnp.int32) for yes in at_most), jnp.int32(0))
 
 
-def _ranks(*keys: Array) -> Array:
+def _order(*keys: Array) -> Array:
     count = len(keys[0])
     if count > COMPARE_ALL:
-        return jnp.argsort(jnp.lexsort(keys[::-1]))
+        return jnp.lexsort(keys[::-1])
     index = jnp.arange(count)
     before = index < index[:, None]
     for key in reversed(keys):
         mine = key[:, None]
         before = (key < mine) | ((key == mine) & before)
-    return before.sum(axis=1)
+    return _inverse(before.sum(axis=1))
+
+
+def _inverse(order: Array) -> Array:
+    count = len(order)
+    if count > COMPARE_ALL:
+        return jnp.argsort(order)
+    return (order == jnp.arange(count)[:, None]).argmax(axis=1)
 
 
 # -- Singular values and vectors by rotations of rows, for many small matrices at once (one-sided Jacobi).

@@ -16,6 +16,7 @@ from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.result import Vector, View
 from fmnes.search.box import LONGEST_STEP
 from fmnes.search.grid import Grid, margin, marginal_deviations
+from fmnes.search.ranking import rank
 from fmnes.search.saved import Saved, count, finite, plain, restore_rng
 from fmnes.search.start import Start
 from fmnes.search.stopping import ill_conditioned
@@ -195,7 +196,8 @@ class Distribution:
 
     def update(self, z: Floats, f: Floats) -> None:
         with np.errstate(all="ignore"):
-            state = self.start.strategy.update(self.state, z, f)
+            strategy = self.start.strategy
+            state = strategy.update(self.state, z, *rank(strategy, z, f))
             good = stays_finite(state, self.state) and state.sigma > 0
             if good and self.start.grid is not None:
                 good = self._keep_margin(self.start.grid, self.state, state, len(f))

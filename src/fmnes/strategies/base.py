@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from fmnes.errors import ArgumentError, nearest
 #
 #     state = strategy.init(x0, sigma0, z0)      z0 (d,): one draw, for strategies with a random start
 #     x     = strategy.sample(state, z)          z (draws, d) standard normal; x (λ, d)
-#     state = strategy.update(state, z, f)       f (λ,) in the order of x; not finite means failed
+#     state = strategy.update(state, z, order, n_feasible)   order (λ,): indices of x, best to worst
 #     shape = strategy.shape(state)              what an observer may see
 #
 # Draws come in as arguments, so a strategy holds no random generator and the same source serves NumPy and
@@ -69,6 +69,11 @@ class Strategy(Protocol):
         ...
 
     @property
+    def failed_order(self) -> Literal["index", "distance"]:
+        """How failed points are ordered: by index, or by the length of their draws, the shortest first."""
+        ...
+
+    @property
     def matrices(self) -> int:
         """The largest number of d × d matrices that it holds at once, which limits d."""
         ...
@@ -113,7 +118,7 @@ class Strategy(Protocol):
         """
         ...
 
-    def update(self, state: Any, z: Array, f: Array, backend: Backend = NUMPY) -> Any:
+    def update(self, state: Any, z: Array, order: Array, n_feasible: Array, backend: Backend = NUMPY) -> Any:
         """Return the next state.
 
         Parameters
@@ -122,8 +127,11 @@ class Strategy(Protocol):
             The state.
         z : ndarray
             The draws as given to `sample`.
-        f : ndarray
-            The values (λ,) in the order of the points; not finite for a point that failed.
+        order : ndarray
+            The slots of the points from best to worst, (λ,): `order[0]` is the index of the best. Failed
+            points come last.
+        n_feasible : int
+            Number of points that did not fail.
         backend : Backend, optional
             NumPy or JAX.
 

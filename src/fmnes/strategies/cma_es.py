@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from fmnes.arguments import suggest_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.steps.adaptation import expected_norm, follow
-from fmnes.steps.weights import ranks_by_value
 from fmnes.strategies.base import Shape, check_choice, settle_positive_ints
 
 
@@ -143,6 +142,11 @@ class CMAES:
         return False
 
     @property
+    def failed_order(self) -> Literal["index"]:
+        """How failed points are ordered; see `Strategy.failed_order`."""
+        return "index"
+
+    @property
     def matrices(self) -> int:
         """The number of d × d matrices that it holds at once."""
         return 7  # C, B, their successors, and what a refresh needs
@@ -175,13 +179,14 @@ class CMAES:
         """
         return ((x - state.mean) / state.sigma).dot(state.B) / state.D
 
-    def update(self, state: CMAESState, z: Array, f: Array, backend: Backend = NUMPY) -> CMAESState:
+    def update(
+        self, state: CMAESState, z: Array, order: Array, n_feasible: Array, backend: Backend = NUMPY
+    ) -> CMAESState:
         """Return the next state; see `Strategy.update`."""
         xp = backend.xp
         n, d = z.shape
         k = constants(d, n, self.parameters, self.refresh)
-        ranks, _ = ranks_by_value(f, backend)
-        weights = xp.asarray(k.weights, dtype=z.dtype)[ranks]
+        weights = xp.asarray(k.weights, dtype=z.dtype)[backend.inverse(order)]
         selected = xp.maximum(weights, 0.0)
         generation = state.generation + 1
 

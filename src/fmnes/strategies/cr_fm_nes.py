@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from fmnes.steps.weights import (
     distance_alphas,
     distance_weights,
     rank_weights,
-    ranks_by_value_then_distance,
 )
 from fmnes.strategies.base import Shape
 
@@ -181,6 +180,11 @@ class CRFMNES:
         return True
 
     @property
+    def failed_order(self) -> Literal["distance"]:
+        """How failed points are ordered; see `Strategy.failed_order`."""
+        return "distance"
+
+    @property
     def matrices(self) -> int:
         """The number of d × d matrices that it holds at once: none."""
         return 0  # D and v are vectors
@@ -229,35 +233,39 @@ class CRFMNES:
         along_v = kappa / (1 + kappa) * y.dot(v_bar)
         return y - along_v[:, None] * v_bar
 
-    def update(self, state: CRFMNESState, z: Array, f: Array, backend: Backend = NUMPY) -> CRFMNESState:
+    def update(
+        self, state: CRFMNESState, z: Array, order: Array, n_feasible: Array, backend: Backend = NUMPY
+    ) -> CRFMNESState:
         """Return the next state; see `Strategy.update`."""
         xp = backend.xp
         n, d = z.shape
-        k = backend.arrays(constants(d, len(f)), state.mean.dtype)
+        k = backend.arrays(constants(d, len(order)), state.mean.dtype)
         at = lengths(state.v, backend)
 
-        # The draws for the first time: inner products, hence the ranks.
+        # The draws for the first time: inner products. norm2 ~ χ²(d)
         products = partial(_products, backend=backend)
-        _, (norm2, vz, vp) = by_columns(products, z, state.v, state.D, state.p_c, backend=backend)
+        _, (norm2, vz, vp) = by_columns(
+            products, z, state.v, state.D, state.p_c, backend=backend
+        )  # norm2 ~ χ²(d)
         a = vz / at.length  # v̄·z ~ N(0, 1)
         a_c = vp / (at.length * at.root)  # v̄·z_c ~ N(0, 1), of the p_c so far
-        ranks, feasible = ranks_by_value_then_distance(f, norm2, backend)  # norm2 ~ χ²(d)
 
         # The second time: the path, hence the phase, hence the weights. |p_σ| would also follow from the
         # products of the draws with each other, but those cost more than reading z once more.
+        ranks = backend.inverse(order)
         by_rank = k.weights.centred[ranks]
         path = partial(_path, S=pair_differences(by_rank, n), k=k, backend=backend)
         (p_sigma,), (path_norm2,) = by_columns(path, z, state.p_sigma, backend=backend)
         phase = phase_of(xp.sqrt(path_norm2), k.expected_norm, backend)
         weights = backend.choose(
             phase == MOVEMENT,
-            lambda: distance_weights(k.weights, ranks, norm2, k.alphas[feasible], k.expected_norm, backend),
+            lambda: distance_weights(k.weights, ranks, norm2, k.alphas[n_feasible], k.expected_norm, backend),
             lambda: by_rank,
         )
         G_sigma = dot(pair_sums(weights, n), norm2 - d, backend) / d  # Σ w (|z|² − d)/d, of mean 0
 
         # The third time: the sums, hence where the mean goes, and the gradient.
-        weighted = _weighted(weights, a, a_c, feasible, k, backend)
+        weighted = _weighted(weights, a, a_c, n_feasible, k, backend)
         gradient = gradient_at(state.v, at.length, at.root, backend)
         move = partial(
             _move, weighted=weighted, gradient=gradient, at=at, sigma=state.sigma, k=k, backend=backend
@@ -276,7 +284,7 @@ class CRFMNES:
         D *= xp.exp(-(log_D + 0.5 * xp.log1p(length2)) / d)  # by logarithms: det D itself would overflow
         return CRFMNESState(
             mean=mean,
-            sigma=state.sigma * xp.exp(0.5 * k.eta_sigma[phase, feasible] * G_sigma),
+            sigma=state.sigma * xp.exp(0.5 * k.eta_sigma[phase, n_feasible] * G_sigma),
             D=D,
             v=v,
             p_sigma=p_sigma,

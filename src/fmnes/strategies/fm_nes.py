@@ -50,7 +50,6 @@ from fmnes.steps.shape import Factor, axis_growth, exponential
 from fmnes.steps.weights import (
     distance_alpha,
     distance_weights,
-    ranks_by_value_then_distance,
     weights_of_half,
 )
 from fmnes.strategies.base import Shape, check_choice, check_shape_matrix, own_matrix, settle_positive_ints
@@ -178,6 +177,11 @@ class FMNES(EqualByContent):
     def mirrored(self) -> bool:
         """True: each draw gives two points."""
         return True
+
+    @property
+    def failed_order(self) -> Literal["distance"]:
+        """How failed points are ordered; see `Strategy.failed_order`."""
+        return "distance"
 
     @property
     def matrices(self) -> int:
@@ -329,14 +333,15 @@ class FMNES(EqualByContent):
         self,
         state: FMNESState,
         z: Array,
-        f: Array,
+        order: Array,
+        n_feasible: Array,
         backend: Backend = NUMPY,
         population_size: Array | None = None,
     ) -> FMNESState:
         """Return the next state (lines 7–36); see `Strategy.update`.
 
-        In compiled code shapes are fixed, and λ is not: z and f may have room for more than λ points, and
-        what follows the first λ/2 draws and λ values is ignored.
+        In compiled code shapes are fixed, but λ is not: z and order may have room for more than λ points.
+        What follows the first λ/2 draws and the first λ entries of order is ignored.
 
         Parameters
         ----------
@@ -344,12 +349,14 @@ class FMNES(EqualByContent):
             The state.
         z : ndarray
             The draws as given to `sample`, (λ/2, d); or a draw for each point, (λ, d).
-        f : ndarray
-            The values (λ,) in the order of the points; not finite for a point that failed.
+        order : ndarray
+            The slots from best to worst, (λ,); failed points last, nearest to the mean first.
+        n_feasible : int
+            Number of points that did not fail.
         backend : Backend, optional
             NumPy or JAX.
         population_size : ndarray, optional
-            λ, if z and f have room for more.
+            λ, if z and order have room for more.
 
         Returns
         -------
@@ -358,20 +365,19 @@ class FMNES(EqualByContent):
         """
         xp = backend.xp
         n, d = z.shape
-        lam: Array = len(f)
+        room = len(order)
+        lam: Array = room
         if population_size is not None:
             lam = population_size.astype(z.dtype)
             there = xp.arange(n) < population_size // 2
-            z, f = xp.where(there[:, None], z, 0.0), xp.where(there.repeat(2), f, xp.inf)
-        k = backend.arrays(constants(d, len(f), self.path_rate, self.alpha, self._for_every_d), z.dtype)
+            z = xp.where(there[:, None], z, 0.0)
+        k = backend.arrays(constants(d, room, self.path_rate, self.alpha, self._for_every_d), z.dtype)
 
         norm2 = xp.vecdot(z, z)
-        # What is not there comes last, behind all that failed.
-        distance2 = norm2 if population_size is None else xp.where(there, norm2, xp.inf)
-        ranks, feasible = ranks_by_value_then_distance(f, distance2, backend)  # line 7
-        selected = self._selected(k.selected, feasible, d, lam, len(f), z.dtype, backend)
+        ranks = backend.inverse(order)  # line 7
+        selected = self._selected(k.selected, n_feasible, d, lam, room, z.dtype, backend)
         mu_eff = selected.weights.mu_eff
-        first_failure = state.unconstrained & (feasible < lam)
+        first_failure = state.unconstrained & (n_feasible < lam)
         state = backend.cond(  # lines 8–11
             first_failure, lambda s: meet_first_failure(s, self.reset, backend), unchanged, state
         )
@@ -383,17 +389,17 @@ class FMNES(EqualByContent):
         moving = phase == MOVEMENT
 
         if population_size is None:
-            alpha = k.alphas[feasible]
+            alpha = k.alphas[n_feasible]
         else:
-            alpha = distance_alpha(feasible.astype(z.dtype), d, lam, self.alpha == "public", backend)
+            alpha = distance_alpha(n_feasible.astype(z.dtype), d, lam, self.alpha == "public", backend)
 
         def by_distance() -> tuple[Array, Array]:
             weights = distance_weights(selected.weights, ranks, norm2, alpha, k.expected_norm, backend, lam)
             return weights, pair_differences(weights, n).dot(z)
 
         weights, G_delta = backend.choose(moving, by_distance, lambda: (by_rank, drift))  # lines 13, 15
-        eta_sigma = k.rates.sigma[phase, feasible]  # line 14
-        eta_B = k.rates.shape[phase, feasible]
+        eta_sigma = k.rates.sigma[phase, n_feasible]  # line 14
+        eta_B = k.rates.shape[phase, n_feasible]
 
         pair_weights = pair_sums(weights, n)
         G_sigma = pair_weights.dot(norm2) / d  # line 16; the weights sum to zero, so −I drops out
@@ -403,7 +409,7 @@ class FMNES(EqualByContent):
         share, p_step = state.share, state.p_step
         if share is not None:
             # λ as a number whose quotients have the dtype of the search
-            share = follow_share(share, feasible, z.dtype.type(lam) if population_size is None else lam)
+            share = follow_share(share, n_feasible, z.dtype.type(lam) if population_size is None else lam)
         if p_step is not None:
             p_step = follow(p_step, drift, selected.c_step, mu_eff)
             length = xp.sqrt(p_step.dot(p_step)) / k.expected_norm

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from fmnes._equality import EqualByContent
 from fmnes.arguments import suggest_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.steps.shape import exponential
-from fmnes.steps.weights import rank_weights, ranks_by_value
+from fmnes.steps.weights import rank_weights
 from fmnes.strategies.base import Shape, check_shape_matrix, own_matrix
 
 
@@ -81,6 +81,11 @@ class XNES(EqualByContent):
         return False
 
     @property
+    def failed_order(self) -> Literal["index"]:
+        """How failed points are ordered; see `Strategy.failed_order`."""
+        return "index"
+
+    @property
     def matrices(self) -> int:
         """The number of d × d matrices that it holds at once."""
         return 4  # B, its successor, and the steps in between
@@ -114,13 +119,14 @@ class XNES(EqualByContent):
         """
         return np.linalg.solve(state.B, ((x - state.mean) / state.sigma).T).T
 
-    def update(self, state: XNESState, z: Array, f: Array, backend: Backend = NUMPY) -> XNESState:
+    def update(
+        self, state: XNESState, z: Array, order: Array, n_feasible: Array, backend: Backend = NUMPY
+    ) -> XNESState:
         """Return the next state; see `Strategy.update`."""
         xp = backend.xp
         n, d = z.shape
         eta = learning_rate(d)
-        ranks, _ = ranks_by_value(f, backend)
-        weights = xp.asarray(rank_weights(n).centred, dtype=z.dtype)[ranks]
+        weights = xp.asarray(rank_weights(n).centred, dtype=z.dtype)[backend.inverse(order)]
         G_delta = weights.dot(z)
         G_sigma = weights.dot(xp.vecdot(z, z)) / d  # the weights sum to zero, so −I drops out
         mean = state.mean + state.sigma * (state.B.dot(G_delta))

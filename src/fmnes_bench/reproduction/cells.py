@@ -14,6 +14,7 @@ from fmnes import problems
 from fmnes.errors import ArgumentError, nearest
 from fmnes.problems import Problem
 from fmnes.search.optimizer import Optimizer
+from fmnes.search.ranking import rank
 from fmnes.search.stopping import limit_reached
 from fmnes.strategies import CMAES, DXNESIC, FMNES, XNES, Resampling, Strategy
 
@@ -182,4 +183,5 @@ def _resampled(strategy: Strategy, problem: Problem, population_size: int, seed:
             kept_z.append(z[taken])
             kept_f.append(f[taken])
             missing -= len(taken)
-        state = strategy.update(state, np.concatenate(kept_z), np.concatenate(kept_f))
+        z, f = np.concatenate(kept_z), np.concatenate(kept_f)
+        state = strategy.update(state, z, *rank(strategy, z, f))

@@ -25,6 +25,7 @@ from fmnes.arguments import check_number, check_population_size
 from fmnes.backends import Array, jax_backend
 from fmnes.errors import ArgumentError, MissingExtra
 from fmnes.result import StopReason
+from fmnes.search.ranking import rank
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
 from fmnes.strategies.base import default_population_size
 
@@ -267,7 +268,8 @@ def tell(state: State, z: Array, f: Array) -> State:
     z, f = jnp.asarray(z, state.mean.dtype), jnp.asarray(f, state.mean.dtype)
     arguments.check_told(z, f, state.mean.shape[0], state.method.mirrored)
     with EXACT():
-        search = state.method.update(state.search, z, f, jax_backend())
+        backend = jax_backend()
+        search = state.method.update(state.search, z, *rank(state.method, z, f, backend), backend)
     return replace(state, search=search)
 
 

@@ -27,6 +27,7 @@ from fmnes.integrations.jax.arguments import check_objective
 from fmnes.integrations.jax.devices import along_coordinates, boundary, hold, over_runs
 from fmnes.integrations.jax.draws import normal
 from fmnes.integrations.jax.stopping import RUNNING, Limits, Progress, count, is_good, stop_code
+from fmnes.search.ranking import rank
 from fmnes.strategies import Strategy
 
 #: The name of the `vmap` axis over runs.
@@ -180,7 +181,7 @@ def _generation(
     if plan.most is None:
         z = normal(jax.random.fold_in(inputs.key, index), (plan.draws, d), dtype, plan.split)
         f, point = _evaluate(plan, backend, strategy, state, z)
-        update = partial(strategy.update, state, z, f, backend)
+        update = partial(_update, backend, strategy, state, z, f)
     else:
         needed = _groups_needed(plan, progress)
         z, f, point = _evaluate_groups(plan, backend, strategy, index, inputs, state, progress, needed)
@@ -294,6 +295,11 @@ def _put(room: Array, some: Array, group: Array) -> Array:
     return lax.dynamic_update_slice_in_dim(room, some, group * len(some), 0)
 
 
+def _update(backend: Backend, strategy: Any, state: Any, z: Array, f: Array, *population_size: Array) -> Any:
+    order, n_feasible = rank(strategy, z, f, backend, *population_size)
+    return strategy.update(state, z, order, n_feasible, backend, *population_size)
+
+
 def _update_in_room(
     plan: Plan,
     backend: Backend,
@@ -306,8 +312,8 @@ def _update_in_room(
 ) -> Any:
     return lax.cond(
         needed > 1,
-        lambda: strategy.update(state, z, f, backend, progress.population_size),
-        lambda: strategy.update(state, z[: plan.draws], f[: plan.population_size], backend),
+        lambda: _update(backend, strategy, state, z, f, progress.population_size),
+        lambda: _update(backend, strategy, state, z[: plan.draws], f[: plan.population_size]),
     )
 
 
