@@ -125,7 +125,7 @@ def _source(words: list[str]) -> str:
     """All that a command consists of; nothing where there is none of the name."""
     if words[0] == "fmnes":
         folder = ROOT / "src" / "fmnes" / "cli"
-        return "".join((folder / f"{file}.py").read_text("utf-8") for file in ("bench", "reproduction"))
+        return (folder / "bench.py").read_text("utf-8")
     name = words[2] if words[1] == "-m" else words[1].removesuffix(".py").replace("/", ".")
     path = ROOT.joinpath(*name.split("."))
     if path.is_dir() and (path / "__main__.py").exists():
