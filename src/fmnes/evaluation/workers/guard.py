@@ -1,15 +1,15 @@
-"""The guard of a worker: the process that sees to it that everything ends.
+"""The guard of a worker: a process that kills the evaluator and all its descendants at the end.
 
     driver ── control ── guard          runs this file only, so no objective can hang or crash it
          └─── channel ── evaluator      its child runs the objective, in a session of its own
 
-The guard keeps the tail of what the objective prints, and ends the evaluator when the driver asks or is gone.
-Then it ends all that the evaluator has started, also what has left its process group. The last line that it
-writes to the control socket tells how the evaluator ended, and whether the guard had to kill it.
+The guard keeps the tail of the objective's output, and kills the evaluator when the driver requests it or is
+gone. Then it kills everything that the evaluator started, even outside of its process group. Its last line on
+the control socket is a JSON report: how the evaluator ended, and whether the guard killed it.
 
-The driver runs this file as a script. It imports the standard library only: the guard must fork before NumPy
-and its threads are there. Fd 0 is the channel; fd 2 is the control socket, so that whatever stops the guard
-itself is told there too.
+The driver runs this file as a script. It imports the standard library only, because the guard must fork
+before NumPy starts threads. Fd 0 is the channel; fd 2 is the control socket, which also receives the guard's
+own errors.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ import time
 from collections import deque
 from contextlib import suppress
 
-#: To the guard: print the Python stack, for the evaluator is about to be killed. A closed socket means: kill.
+#: Request to print the Python stack before the evaluator is killed. A closed socket requests the kill.
 SHOW_STACK = b"s"
-#: A signal that hardly any library uses. Its handler is in C, so it works while the interpreter is blocked.
-#: macOS has the second only, and Windows, where this file is imported but never run, neither.
+#: A rarely used signal. Its handler is in C, so it works while the interpreter is blocked. macOS has only the
+#: second; Windows, where this file is imported but never run, has neither.
 _STACK_SIGNAL = signal.SIGRTMAX - 1 if hasattr(signal, "SIGRTMAX") else getattr(signal, "SIGUSR2", 0)
-#: It is printed at once, unless the machine is busy or the process is stopped.
+#: Longest wait for the printed stack, and for its next piece.
 _STACK_SECONDS, _STACK_PAUSE = 0.3, 0.05
-#: What was started and will not die is killed for so long; since the last that did, and in all.
+#: Seconds to kill descendants: since the last one that died, and in total.
 _KILL_PATIENCE, _KILL_SECONDS = 0.5, 10.0
 
-#: The first argument where this file is run as the evaluator; else it is the number of the driver.
+#: The first argument if this file runs as the evaluator; otherwise that is the driver's pid.
 _EVALUATE = "evaluate"
-#: Bytes of output that are kept.
+#: Bytes of output to keep.
 _TAIL = 2000
 _CONTROL = 2
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
@@ -48,19 +48,19 @@ def main() -> None:
     if sys.argv[1] == _EVALUATE:
         return _evaluate(int(sys.argv[2]), int(sys.argv[3]))
     driver, guard = int(sys.argv[1]), os.getpid()
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans of the evaluator become ours, so that we can find them
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # adopt the evaluator's orphans, to find them
     output, printing = os.pipe()
     evaluator = os.fork()
     if evaluator == 0:
         os.close(output)
-        if sys.platform == "darwin":  # its libraries may be of no use in a fork until it is another program
+        if sys.platform == "darwin":  # its libraries may fail between fork and exec
             os.set_inheritable(printing, True)
             again = [sys.executable, "-P", os.path.abspath(__file__), _EVALUATE, str(guard), str(printing)]
             os.execv(sys.executable, again)
         _evaluate(guard, printing)
     else:
         os.close(printing)
-        _move(os.open(os.devnull, os.O_RDONLY), 0)  # the channel is the evaluator's alone
+        _move(os.open(os.devnull, os.O_RDONLY), 0)  # only the evaluator keeps the channel
         _watch(evaluator, driver, output)
 
 
@@ -74,7 +74,7 @@ def _evaluate(guard: int, printing: int) -> None:
 
 
 def _set_up(guard: int, printing: int) -> socket.socket:
-    """In the evaluator: a session of our own, all output to the guard. Returns the channel."""
+    """Set up the evaluator: a session of its own, output to the guard. Returns the channel."""
     os.setsid()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != guard:
@@ -83,11 +83,11 @@ def _set_up(guard: int, printing: int) -> socket.socket:
     _move(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(printing, 1)
     _move(printing, 2)
-    # By lines, so that a crash loses nothing.
+    # Line-buffered, so that a crash loses no complete line.
     sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
     faulthandler.enable()
     faulthandler.register(_STACK_SIGNAL)
-    # Ctrl-C is the driver's. A handler, not SIG_IGN, which the objective's own programs would inherit.
+    # Only the driver handles Ctrl-C. A handler, as programs of the objective would inherit SIG_IGN.
     signal.signal(signal.SIGINT, lambda *_: None)
     sys.argv = [""]
     return channel
@@ -97,7 +97,7 @@ def _watch(evaluator: int, driver: int, output: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError), open("/proc/self/comm", "w") as name:
-        name.write("fmnes-guard")  # so that `killall python3` passes us by, and we can do our work
+        name.write("fmnes-guard")  # so that `killall python3` spares the guard
     child_ended, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(output, False)
@@ -110,7 +110,7 @@ def _watch(evaluator: int, driver: int, output: int) -> None:
     tail: deque[tuple[float, bytes]] = deque()
     killed = False
     events: list[tuple[int, int]] = []
-    # Has it ended? That is asked before anything else: what the driver wants may have come late.
+    # Check for its end first: a request of the driver may have come too late.
     while (status := _ended(evaluator)) is None:
         for fd, _ in events:
             if fd == child_ended:
@@ -120,7 +120,7 @@ def _watch(evaluator: int, driver: int, output: int) -> None:
                     poller.unregister(output)
             else:
                 killed = True
-                if _hear_driver() == SHOW_STACK:
+                if _read_request() == SHOW_STACK:
                     os.kill(evaluator, _STACK_SIGNAL)
                     _await_stack(output, tail)
                 else:
@@ -141,20 +141,20 @@ def _watch(evaluator: int, driver: int, output: int) -> None:
     os._exit(0)
 
 
-def _hear_driver() -> bytes:
+def _read_request() -> bytes:
     try:
         return os.read(_CONTROL, 1)
-    except OSError:  # it died without reading all that Python has to say when it starts
+    except OSError:  # the driver died before it read the messages of the Python start-up
         return b""
 
 
 def _ended(evaluator: int) -> int | None:
-    """The exit code of the evaluator (minus the signal's number), None while it lives. Reaps orphans too."""
+    """Return the evaluator's exit code (negative for a signal), None while it lives. Reaps orphans, too."""
     if not hasattr(os, "waitid"):
         return _ended_and_reaped(evaluator)
     while dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         if dead.si_pid == evaluator:
-            with suppress(OSError):  # before it is reaped, while nobody else can have this number
+            with suppress(OSError):  # before it is reaped, while its pid is not reused
                 os.killpg(evaluator, signal.SIGKILL)
         status = os.waitpid(dead.si_pid, 0)[1]
         if dead.si_pid == evaluator:
@@ -163,9 +163,9 @@ def _ended(evaluator: int) -> int | None:
 
 
 def _ended_and_reaped(evaluator: int) -> int | None:
-    """The same on macOS before Python 3.13, which has no waitid and hands us no orphans.
+    """The same on macOS before Python 3.13, which has no waitid and no subreaper.
 
-    The group is killed in the same breath: the system gives its number to nobody while one of it lives.
+    The group is killed at once: the system does not reuse its number while a member lives.
     """
     dead, status = os.waitpid(evaluator, os.WNOHANG)
     if not dead:
@@ -176,7 +176,7 @@ def _ended_and_reaped(evaluator: int) -> int | None:
 
 
 def _kill_descendants() -> None:
-    """Each kill hands us the orphans of the killed, until there are none, or some that cannot be killed."""
+    """Kill all children, and then the orphans of each, until none is left or time is over."""
     last = start = time.monotonic()
     while (now := time.monotonic()) < min(last + _KILL_PATIENCE, start + _KILL_SECONDS):
         try:
@@ -203,7 +203,7 @@ def _children() -> list[int]:
 
 
 def _keep_tail(output: int, tail: deque[tuple[float, bytes]]) -> bool:
-    """Read what there is. The time tells the driver which evaluation has printed it."""
+    """Read available output with its time, which shows the driver which evaluation printed it."""
     try:
         chunk = os.read(output, 1 << 16)
     except BlockingIOError:
@@ -230,7 +230,7 @@ def _move(fd: int, target: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere the process group is what can be killed."""
+    """Call prctl on Linux; elsewhere only the process group can be killed."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 

@@ -17,22 +17,18 @@ from typing import IO, Any
 from fmnes.errors import ArgumentError, UsageError
 from fmnes.outcome import DETAIL_LIMIT, Outcome, Outputs, dump, load, read_json, read_outcome
 
-# -- What goes over the channel between the driver and an evaluator.
+# -- Messages
 #
-# Every message is its length, then its bytes. The driver sends the function and then points (float64
-# bytes);
-# each is answered. Answers are plain data, a number or a few strings, with further outputs as JSON: an
-# object
-# of the user's might not survive the way, or break its receiver. Before all that goes sys.path, as a line
-# for
-# `guard.py`, which starts `serve`.
+# A message is its length and its bytes. The driver first sends sys.path as a line for `guard.py`, then the
+# function, then points (float64 bytes), and receives an answer to each. Answers are plain data: a number or a
+# few strings, and further outputs as JSON. An object of the user might not be picklable.
 
 
 LENGTH = struct.Struct("<Q")
 _FLOAT = struct.Struct("<d")
-#: The first byte of the first answer: the function is loaded, and our process number; or it is not, and why.
+#: The first byte of the first answer: the function is loaded (with the pid), or not (with the reason).
 READY, BROKEN = b"r", b"b"
-#: The first byte of an outcome. NO_FILES: a failure in a process that has no file descriptors left.
+#: The first byte of an outcome. NO_FILES: a failure in a process without free file descriptors.
 VALUE, FAILED, NO_FILES = b"v", b"f", b"n"
 LONGEST_ANSWER = 1 << 20
 
@@ -42,7 +38,7 @@ def frame(message: bytes) -> bytes:
 
 
 def receive(stream: IO[bytes]) -> bytes:
-    """The next message. Raises EOFError if there is none."""
+    """Read the next message. Raises EOFError at the end."""
     (length,) = LENGTH.unpack(_read(stream, LENGTH.size))
     return _read(stream, length)
 
@@ -65,18 +61,18 @@ def encode(outcome: Outcome, *, no_files: bool = False) -> bytes:
 
 
 def decode(answer: bytes, seconds: float) -> Outcome:
-    """The outcome, which took so long. Raises ValueError for what `encode` never writes."""
+    """Parse an outcome that took `seconds`. Raises ValueError for what `encode` never writes."""
     kind, rest = answer[:1], answer[1:]
     if kind == VALUE and len(rest) >= _FLOAT.size:
         (value,) = _FLOAT.unpack(rest[: _FLOAT.size])
         outputs = _outputs(rest[_FLOAT.size :])
         return read_outcome("value", value, "", "", "", seconds, outputs)
     if kind in (FAILED, NO_FILES):
-        plain, _, more = rest.partition(b"\n")  # JSON on one line has no other
+        plain, _, more = rest.partition(b"\n")  # the JSON contains no line break
         words = read_json(plain)
         if isinstance(words, list) and len(words) == 4 and words[0] != "value":
             status, reason, fault, detail = words
-            # What a worker loses has no fault: only the driver says who ended it.
+            # A lost evaluation has no fault here: only the driver knows what ended it.
             fault = "" if status == "lost" else fault
             return read_outcome(status, math.inf, reason, fault, detail, seconds, _outputs(more))
     raise ValueError("not an answer")
@@ -87,25 +83,25 @@ def _outputs(text: bytes) -> Outputs | None:
 
 
 def clean(text: str) -> str:
-    """Without lone surrogates, which no file or database takes."""
+    """Replace lone surrogates, which cannot be encoded."""
     return text.encode(errors="replace").decode()
 
 
-# -- How the objective gets into a worker: as bytes, with those names of its script that it comes with.
+# -- Sending the objective
 
 
 def ship(fun: Callable[[Any], Any]) -> bytes:
-    """The function as bytes for our own children. What is defined in the script itself is sent as it is."""
+    """Pickle the function for child processes; definitions of the script itself are sent by value."""
     if not callable(fun):
         raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point")
     _refuse_while_importing()
-    import cloudpickle  # only who uses workers needs it
+    import cloudpickle  # only needed for workers
 
     main = sys.modules.get("__main__")
     names: dict[str, Any] = {}
 
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-        """Notes the functions and classes of the script that it meets."""
+        """Records functions and classes of the script."""
 
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, (type, types.FunctionType)) and obj.__module__ == "__main__":
@@ -116,7 +112,7 @@ def ship(fun: Callable[[Any], Any]) -> bytes:
 
     buffer = io.BytesIO()
     try:
-        # In this order: `names` is complete when `fun` has been pickled.
+        # The order matters: `names` is complete after `fun` is pickled.
         Pickler(buffer).dump((fun, names, _whereabouts(main)))
     except Exception as error:
         raise ArgumentError(
@@ -127,13 +123,12 @@ def ship(fun: Callable[[Any], Any]) -> bytes:
 
 
 def unpack(function: bytes) -> Callable[[Any], Any]:
-    """In the evaluator: the function, with the names of its script where they were at home.
+    """Unpickle the function in the evaluator, with a `__main__` that has the names of its script.
 
-    An objective may itself use multiprocessing, which sends the functions of the script by their names: they
-    must be found in `__main__`, here and in what is forked from here. A process that is started otherwise
-    imports the script by its path, as it would from the script itself.
+    An objective may itself use multiprocessing, which sends the script's functions by name: they must be
+    found in `__main__`, here and in forks. A spawned process imports the script by its path.
     """
-    # From our own driver, over a socket that nobody else has.
+    # From our own driver, over a private socket.
     fun, names, (path, module) = pickle.loads(function)
     main = types.ModuleType("__main__")
     vars(main).update(names)
@@ -146,14 +141,14 @@ def unpack(function: bytes) -> Callable[[Any], Any]:
 
 
 def _whereabouts(main: types.ModuleType | None) -> tuple[str, str]:
-    """What multiprocessing looks at: the path of the script and, after `python -m`, its name."""
+    """Return what multiprocessing needs: the path of the script and, after `python -m`, its name."""
     path = getattr(main, "__file__", None)
     spec = getattr(main, "__spec__", None)
     return os.path.abspath(path) if path else "", spec.name if spec else ""
 
 
 def _refuse_while_importing() -> None:
-    """What a worker starts may import the script: started there, too, workers would multiply without end."""
+    """Refuse to start workers while a child process imports the script: they would multiply without end."""
     multiprocessing = sys.modules.get("multiprocessing.process")
     if multiprocessing and getattr(multiprocessing.current_process(), "_inheriting", False):
         raise UsageError(

@@ -23,9 +23,9 @@ from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, f
 from fmnes.evaluation.workers.worker import State, Worker
 from fmnes.outcome import Outcome, infeasible, lost
 
-#: How often in a row workers may fail to start before the points are given back as lost.
+#: Consecutive failed starts of workers before the remaining points are lost.
 _STARTS = 5
-#: Importing the objective's module may be slow, but a worker that takes longer than this is stuck.
+#: Seconds to import the objective's module; a worker that takes longer is stuck.
 _START_SECONDS = 300.0
 
 Finished = list[tuple[int, Outcome]]
@@ -34,13 +34,13 @@ Finished = list[tuple[int, Outcome]]
 class Workers:
     """Evaluates `fun` in child processes, each started at first use and reused until something goes wrong.
 
-    A child that dies, hangs beyond `timeout` seconds, runs out of memory or answers nonsense is replaced, and
-    its evaluation is infeasible, with the reason and the end of what it has printed. An evaluation is lost
-    where its child was ended from outside (SIGTERM, SIGINT, SIGHUP) or none could be started. Where its child
-    had no file descriptors left, it is tried once more in a fresh one.
+    A child that dies, hangs beyond `timeout` seconds, runs out of memory or sends an invalid answer is
+    replaced, and its evaluation has failed, with the reason and the end of its output. An evaluation is lost
+    if its child was ended from outside (SIGTERM, SIGINT, SIGHUP) or none could be started. If its child had
+    no free file descriptors, it is repeated once in a new one.
 
-    What an evaluation leaves running in the background lives on until its worker is replaced or closed.
-    Children get the environment, the directory and the sys.path of the moment this object was made.
+    Background processes of an evaluation live until its worker is replaced or closed. Children get the
+    environment, the directory and the sys.path at the time this object was created.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Workers:
         path: Sequence[str] = (),
         is_wanted: Callable[[], bool] | None = None,
     ) -> None:
-        """fun: the objective, or what `ship` has made of it.
+        """fun: the objective, or its bytes from `ship`.
 
-        path: where its modules are looked for before sys.path. is_wanted: asked at every tick; once it says
-        no, the batch ends early, as at its deadline.
+        path: searched for modules before sys.path. is_wanted: called at every tick; once it returns False,
+        the batch ends early, as at its deadline.
         """
         need_supervision("workers")
         if isinstance(workers, bool) or not isinstance(workers, (int, np.integer)) or workers < 1:
@@ -72,16 +72,16 @@ class Workers:
         self._selector = selectors.DefaultSelector()
         self._clock = AwakeClock()
         self._looked = self._clock.now()
-        """When it was last looked who is suspended."""
+        """When suspended workers were last checked."""
         self._workers: list[Worker] = []
         self._pending: deque[int] = deque()
         self._without_files: set[int] = set()
-        """Tasks that met a child without file descriptors."""
+        """Tasks that failed once in a child without free file descriptors."""
         self._state = "free"
         self._loaded = False
         """A worker has loaded the objective."""
         self._broken = ""
-        """Why none could."""
+        """Why no worker could load it."""
         self._failed_starts = 0
         self._retry_at = 0.0
         self._not_started = lost("no worker process could be started")
@@ -106,7 +106,7 @@ class Workers:
         finished: Finished = []
         try:
             while True:
-                # Handed over before the next ones go out: no more than `workers` can be lost with the caller.
+                # Yielded before the next ones start, so that at most `workers` are lost with the caller.
                 yield from finished
                 unanswered -= len(finished)
                 self._pending.extend(more := further(tasks, self._count - unanswered))
@@ -126,7 +126,7 @@ class Workers:
             self._state = "closed" if self._state == "closed" else "free"
 
     def close(self) -> None:
-        """End all children. The idle ones end by themselves, so that their exit handlers are run."""
+        """End all children. Idle ones exit by themselves, so that their exit handlers run."""
         if self._state == "closed":
             return
         self._state = "closed"
@@ -145,7 +145,7 @@ class Workers:
         return self._state == "closed" or (deadline is not None and time.monotonic() >= deadline)
 
     def _abandon(self) -> None:
-        """Kill what is running, and see it dead."""
+        """Kill running evaluations and wait for their ends."""
         for worker in self._workers:
             if worker.task is not None and worker.state is not State.KILLING:
                 worker.kill()
@@ -173,7 +173,7 @@ class Workers:
     def _count_failed_start(self, why: str, detail: str = "") -> None:
         self._not_started = lost(f"no worker process could be started: {why}", detail=detail)
         now = time.monotonic()
-        if now >= self._retry_at:  # those that fail together are one failure
+        if now >= self._retry_at:  # simultaneous failures count as one
             self._failed_starts += 1
             self._retry_at = now + 0.05 * 2**self._failed_starts
 
@@ -181,39 +181,39 @@ class Workers:
         for worker in self._workers:
             if self._pending and worker.state is State.IDLE:
                 position = self._pending.popleft()
-                worker.give(position, tasks[position].x, self._timeout)
+                worker.assign(position, tasks[position].x, self._timeout)
 
     def _wait(self, deadline: float = math.inf) -> Finished:
-        """Sleep until something happens, and tell which tasks that has finished."""
+        """Wait for the next event, and return the tasks that it finished."""
         now = time.monotonic()
         until = deadline - now if self._is_wanted is None else min(deadline - now, TICK)
         if self._retry_at > now:
             until = min(until, self._retry_at - now)
         expires = min((worker.expires for worker in self._workers), default=math.inf)
-        if expires < math.inf:  # the clock wants to be looked at
+        if expires < math.inf:  # the clock must be read at every tick
             until = min(until, expires - self._clock.now(), TICK)
         finished: Finished = []
-        # The channel first: a child that answered and then died did answer.
+        # The channel first: an answer counts even if the child died after it.
         for key, event in sorted(
             self._selector.select(wait_for(until)), key=lambda ready: ready[0].data[1] == "control"
         ):
             worker, which = key.data
             if which == "control":
-                if worker.hear_guard():
+                if worker.read_guard():
                     finished += self._remove(worker, guard_is_gone=True)
             elif worker.state in (State.LEAVING, State.KILLING):
-                pass  # kqueue tells of reading and of writing one by one: the other has closed the channel
+                pass  # kqueue reports reading and writing separately: the other event closed the channel
             elif event & selectors.EVENT_WRITE:
                 worker.push()
             else:
-                self._hear(worker, finished)
+                self._handle(worker, finished)
         if expires < math.inf:
             for worker in self._expired():
                 finished += self._expire(worker)
         return finished
 
     def _expired(self) -> list[Worker]:
-        """Those with whom our patience is over. That of a suspended one stands still."""
+        """Return the workers whose time is over; the time of suspended ones does not pass."""
         if all(worker.expires == math.inf for worker in self._workers):
             return []
         now = self._clock.now()
@@ -221,16 +221,16 @@ class Workers:
         if passed >= TICK or any(worker.expires <= now for worker in self._workers):
             self._looked = now
             for worker in self._workers:
-                worker.stand_still(passed)
+                worker.pause(passed)
         return [worker for worker in self._workers if worker.expires <= now]
 
-    def _hear(self, worker: Worker, finished: Finished) -> None:
+    def _handle(self, worker: Worker, finished: Finished) -> None:
         try:
-            answer = worker.hear()
+            answer = worker.read()
             if answer is None:
                 return
             if worker.state is State.STARTING:
-                return self._hear_first(worker, answer)
+                return self._handle_first(worker, answer)
             outcome = decode(answer, time.monotonic() - worker.started)
             if worker.task is None:
                 raise ValueError("an answer without a question")
@@ -242,23 +242,23 @@ class Workers:
         worker.note_answer()
         self._failed_starts = 0
         no_files = answer.startswith(NO_FILES)
-        if no_files or outcome.fault == "MemoryError":  # the next one deserves a process that has them all
+        if no_files or outcome.fault == "MemoryError":  # start the next evaluation in a new process
             worker.kill()
-        if no_files and task not in self._without_files:  # and this one, too: others have left them open
+        if no_files and task not in self._without_files:  # earlier evaluations may have left files open
             self._without_files.add(task)
             self._pending.appendleft(task)
         else:
             finished.append((task, outcome))
 
-    def _hear_first(self, worker: Worker, answer: bytes) -> None:
-        """Has it loaded the objective?"""
+    def _handle_first(self, worker: Worker, answer: bytes) -> None:
+        """Handle the first answer: whether the worker has loaded the objective."""
         if answer.startswith(READY):
             worker.note_ready(answer)
             self._loaded = True
             return
         why = answer.removeprefix(BROKEN).decode(errors="replace")
         worker.kill()
-        if self._loaded:  # it could be before, so this is the machine: a file system, a lack of memory
+        if self._loaded:  # another worker could, so the machine is at fault
             self._count_failed_start("the objective could not be loaded again", why)
         else:
             self._broken = why
@@ -270,29 +270,29 @@ class Workers:
             starting = worker.state is State.STARTING
             why = f"was not ready after {_START_SECONDS:g} s" if starting else "closed its connection"
             self._count_failed_start(f"it {why}")
-            comes_to = None
+            outcome = None
         elif worker.state is State.EVALUATING:
-            comes_to = infeasible(f"timed out after {self._timeout:g} s", fault="timeout")
+            outcome = infeasible(f"timed out after {self._timeout:g} s", fault="timeout")
         else:
-            comes_to = infeasible("the objective closed its connection", fault="connection closed")
-        worker.kill(comes_to, show_stack=True)
+            outcome = infeasible("the objective closed its connection", fault="connection closed")
+        worker.kill(outcome, show_stack=True)
         return []
 
     def _remove(self, worker: Worker, *, guard_is_gone: bool) -> Finished:
-        """It is gone: what does its task come to?"""
+        """Remove a worker that has ended, and return the outcome of its task."""
         self._workers.remove(worker)
         killed = worker.state is State.KILLING
-        ending = worker.leave(guard_is_gone=guard_is_gone)
-        outcome = ending.outcome
+        exit_ = worker.leave(guard_is_gone=guard_is_gone)
+        outcome = exit_.outcome
         if worker.task is None:
             if not killed:
-                self._count_failed_start(outcome.reason, ending.printed(since=0.0) or outcome.detail)
+                self._count_failed_start(outcome.reason, exit_.printed(since=0.0) or outcome.detail)
             return []
-        if ending.time < worker.started:  # it died before it got this task
+        if exit_.time < worker.started:  # it died before it got this task
             self._pending.appendleft(worker.task)
             self._count_failed_start(outcome.reason)
             return []
         self._failed_starts = 0
-        detail = ending.printed(worker.started) or outcome.detail
+        detail = exit_.printed(worker.started) or outcome.detail
         seconds = time.monotonic() - worker.started
         return [(worker.task, replace(outcome, detail=detail, seconds=seconds))]

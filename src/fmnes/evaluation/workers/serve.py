@@ -1,4 +1,4 @@
-"""The evaluator's end of a worker: answers point after point until the driver closes the channel."""
+"""The evaluator's side of a worker: evaluates points until the driver closes the channel."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def serve(channel: socket.socket, stream: IO[bytes]) -> None:
             fun = unpack(function)
         except BaseException:
             return channel.sendall(frame(BROKEN + clean(traceback.format_exc()).encode()))
-        if os.getpid() != me:  # a module of the objective has forked, and both of us have imported it
+        if os.getpid() != me:  # the objective's module forked on import: this is the child
             os._exit(0)
         channel.sendall(frame(READY + str(me).encode()))
         while True:
             x = np.frombuffer(receive(stream)).copy()  # a copy: the objective may write to it
             answer = _answer(fun, x)
-            with suppress(Exception):  # sys.stdout may be anything by now
+            with suppress(Exception):  # the objective may have replaced sys.stdout
                 sys.stdout.flush()
             channel.sendall(frame(answer))
 
@@ -41,15 +41,15 @@ def serve(channel: socket.socket, stream: IO[bytes]) -> None:
 def _answer(fun: Callable[[Any], Any], x: Vector) -> bytes:
     raised: list[BaseException] = []
 
-    def watched(x: Vector) -> Any:
+    def recording(x: Vector) -> Any:
         try:
             return fun(x)
         except BaseException as error:
             raised.append(error)
             raise
 
-    outcome = _outcome(watched, x)
-    no_files = outcome.status != "value" and (any(map(_tells_of_no_files, raised)) or not _can_open())
+    outcome = _outcome(recording, x)
+    no_files = outcome.status != "value" and (any(map(_is_no_files, raised)) or not _can_open())
     return encode(outcome, no_files=no_files)
 
 
@@ -57,15 +57,15 @@ def _outcome(fun: Callable[[Any], Any], x: Vector) -> Outcome:
     try:
         return call(fun, x, elsewhere=True)
     except BaseException as error:
-        # KeyboardInterrupt: Ctrl-C goes to the driver, so this one is the objective's own.
+        # Also KeyboardInterrupt: Ctrl-C goes to the driver, so the objective raised it.
         with suppress(BaseException):
             return from_exception(error)
         name = type(error).__name__
         return infeasible(name, fault=name)
 
 
-def _tells_of_no_files(error: BaseException) -> bool:
-    """Whether it is, or was raised because of, an error that says that no more files can be opened."""
+def _is_no_files(error: BaseException) -> bool:
+    """Whether the error, or one of its causes, means that no more files can be opened."""
     waiting, seen = [error], set()
     while waiting:
         one = waiting.pop()
@@ -78,7 +78,7 @@ def _tells_of_no_files(error: BaseException) -> bool:
 
 
 def _can_open() -> bool:
-    """The objective may have hidden the error, as by returning NaN."""
+    """Whether a file can be opened: the objective may have hidden such an error."""
     try:
         os.close(os.dup(0))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""One worker as the driver sees it: its states, its two sockets, and how it ended."""
+"""The driver's side of one worker: its states, its two sockets and how it ended."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from fmnes.evaluation.workers.messages import LENGTH, LONGEST_ANSWER, READY, fra
 from fmnes.outcome import DETAIL_LIMIT, Outcome
 from fmnes.result import Vector
 
-#: A worker that is to end is gone in milliseconds, unless the system cannot end it.
+#: Seconds to wait for a killed worker.
 _END_SECONDS = 0.9
-#: If only its guard can tell whose fault an end was, and the machine is busy, it is given more time.
+#: The same if only the guard's report can decide whose fault its end was.
 _REPORT_SECONDS = 5.0
-#: Then it is told to go on, and has a moment to do its work.
+#: Seconds to wait for a stopped guard after SIGCONT.
 _URGE_SECONDS = 0.5
-#: Guards that we do not wait for any longer, until they have ended: their evaluators cannot be killed.
+#: Guards that still run because their evaluators cannot be killed; kept to be reaped.
 _silent: list[subprocess.Popen[bytes]] = []
 
 
@@ -41,11 +41,11 @@ class State(Enum):
     IDLE = "waiting for a point"
     EVALUATING = "working on a point"
     LEAVING = "its channel is closed: it has ended, or ends by itself"
-    KILLING = "its guard was told to kill it"
-    GONE = "its guard has told all, or is not waited for any longer"
+    KILLING = "its guard was asked to kill it"
+    GONE = "its guard has reported, or is not waited for any longer"
 
 
-#: What may follow. A worker may be gone at any time.
+#: Allowed transitions.
 _NEXT: dict[State, tuple[State, ...]] = {
     State.STARTING: (State.IDLE, State.LEAVING, State.KILLING, State.GONE),
     State.IDLE: (State.EVALUATING, State.LEAVING, State.KILLING, State.GONE),
@@ -60,17 +60,17 @@ class WorkerExit(NamedTuple):
     """How a worker ended."""
 
     outcome: Outcome
-    """Of the task it was working on."""
+    """The outcome of its task."""
     time: float = math.inf
     output: Sequence[tuple[float, str]] = ()
-    """The tail of what it has printed, and when."""
+    """The tail of its output with times."""
 
     def printed(self, since: float) -> str:
         return "".join(text for when, text in self.output if when >= since)[-DETAIL_LIMIT:]
 
 
 class Worker:
-    """Nothing here blocks: the pool waits, on the two sockets and until `expires`."""
+    """One worker process. Nothing blocks: the pool waits for the two sockets and until `expires`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Worker:
         directory: str,
         patience: float,
     ) -> None:
-        """Raises OSError if the process cannot be started."""
+        """Start the process; raises OSError if that fails."""
         with ExitStack() as opened:
             self._channel, their_channel = map(opened.enter_context, socket.socketpair())
             self._control, their_control = map(opened.enter_context, socket.socketpair())
@@ -100,18 +100,18 @@ class Worker:
         their_control.close()
         self.state = State.STARTING
         self.task: int | None = None
-        """The position of the task that it works on, or did when it ended."""
+        """The position of its current or last task."""
         self.started = math.inf
         """When it got its task."""
         self.expires = awake.now() + patience
-        """When our patience with what it is doing now is over, on the pool's clock."""
+        """When the time limit of its state ends, on the pool's clock."""
         self._killed_for: Outcome | None = None
-        """What its task comes to, if it had to be killed."""
+        """The outcome of its task if it has to be killed."""
         self._alive_when_killed = False
         self._pid = 0
-        """The evaluator's; 0 while it starts."""
+        """Pid of the evaluator; 0 while it starts."""
         self._suspended = self._may_be_suspended = 0.0
-        """Seconds that its task was and may be suspended for, while we are not."""
+        """Seconds for which it alone was suspended during its task, and their limit."""
         self._inbox = bytearray()
         self._outbox = memoryview(first_message)
         self._report = bytearray()
@@ -127,12 +127,12 @@ class Worker:
         self.state = state
 
     def note_ready(self, answer: bytes) -> None:
-        """It has loaded the objective. Raises ValueError if that is not what it says."""
+        """Record that the objective is loaded. Raises ValueError for an invalid message."""
         self._pid = int(answer.removeprefix(READY))
         self._become(State.IDLE)
         self.expires = math.inf
 
-    def give(self, task: int, x: Vector, timeout: float) -> None:
+    def assign(self, task: int, x: Vector, timeout: float) -> None:
         self.task = task
         self._become(State.EVALUATING)
         self.started = time.monotonic()
@@ -146,12 +146,12 @@ class Worker:
         self.task, self.expires = None, math.inf
 
     def push(self) -> None:
-        """Send what the channel takes; the rest goes when it can take more."""
+        """Send what the channel accepts, and the rest when it is writable again."""
         try:
             sent = self._channel.send(self._outbox)
         except BlockingIOError:
             sent = 0
-        except OSError:  # it died before this, so this task has nothing to do with it
+        except OSError:  # it died before it got this task
             self.started = math.inf
             return self.close_channel()
         self._outbox = self._outbox[sent:]
@@ -159,8 +159,8 @@ class Worker:
         if self._selector.get_key(self._channel).events != events:
             self._selector.modify(self._channel, events, (self, "channel"))
 
-    def hear(self) -> bytes | None:
-        """An answer, if a whole one has come. Raises ValueError for what cannot be one."""
+    def read(self) -> bytes | None:
+        """Return an answer once it is complete. Raises ValueError for an invalid length."""
         try:
             data = self._channel.recv(1 << 16)
         except BlockingIOError:
@@ -182,16 +182,16 @@ class Worker:
         del self._inbox[: LENGTH.size + length]
         return message
 
-    def hear_guard(self) -> bool:
-        """Whether that was the last of it: the guard goes when all is over."""
+    def read_guard(self) -> bool:
+        """Read from the guard; whether it has closed its socket, which is its last action."""
         data = b""
         with suppress(OSError):
             data = self._control.recv(1 << 16)
         self._report += data
         return not data
 
-    def stand_still(self, seconds: float) -> None:
-        """If it is suspended, the last `seconds` were not its own."""
+    def pause(self, seconds: float) -> None:
+        """Extend the time limit by `seconds` if the worker is suspended."""
         if self.state is not State.EVALUATING or self.expires == math.inf:
             return
         if self._suspended < self._may_be_suspended and supervision.is_suspended(self._pid):
@@ -199,17 +199,17 @@ class Worker:
             self.expires = max(self.expires + seconds, self._awake.now() + supervision.TICK)
 
     def close_channel(self) -> None:
-        """An idle evaluator ends by itself then."""
-        self.expires = self._awake.now() + _END_SECONDS  # first: Ctrl-C may come between any two lines
+        """Close the channel; an idle evaluator exits then."""
+        self.expires = self._awake.now() + _END_SECONDS  # first, as Ctrl-C may interrupt between the lines
         self._become(State.LEAVING)
         self._forget(self._channel)
 
-    def kill(self, comes_to: Outcome | None = None, *, show_stack: bool = False) -> None:
-        """Have the guard kill it; late answers are not heard any more. What does its task come to then?
+    def kill(self, outcome: Outcome | None = None, *, show_stack: bool = False) -> None:
+        """Let the guard kill it; `outcome` is that of its task, and later answers are ignored.
 
-        If it has closed its channel, it may have died instead, which only the guard can tell.
+        If it has closed its channel it may have died already, which only the guard's report shows.
         """
-        self._killed_for = comes_to
+        self._killed_for = outcome
         self._alive_when_killed = self.state is not State.LEAVING
         wants_report = self.task is not None and not self._alive_when_killed
         self.expires = self._awake.now() + (_REPORT_SECONDS if wants_report else _END_SECONDS)
@@ -220,7 +220,7 @@ class Worker:
             self._control.shutdown(socket.SHUT_WR)
 
     def leave(self, *, guard_is_gone: bool) -> WorkerExit:
-        """Forget it. If not even SIGKILL has ended the evaluator by now, its guard will see to the rest."""
+        """Release it. If SIGKILL has not ended the evaluator by now, its guard continues to try."""
         self._become(State.GONE)
         self._forget(self._channel)
         self._forget(self._control)
@@ -230,26 +230,27 @@ class Worker:
             self._guard.wait(5.0 if guard_is_gone else 0.0)
         _silent.append(self._guard)
         _silent[:] = [guard for guard in _silent if guard.poll() is None]
-        return self._ending()
+        return self._exit()
 
     def _urge_guard(self) -> None:
-        """It was silent. If it was stopped, it shall go on; if that is of no use, it is killed."""
+        """Continue a silent guard that may be stopped; kill it if that fails."""
         self._guard.send_signal(signal.SIGCONT)
         with suppress(subprocess.TimeoutExpired):
             self._guard.wait(_URGE_SECONDS)
         if self._guard.poll() is None and supervision.is_suspended(self._guard.pid):
-            if self._pid:  # its parent has not reaped it, so the number is still its own
+            if self._pid:  # the guard has not reaped it, so the pid is still valid
                 with suppress(OSError):
                     os.killpg(self._pid, signal.SIGKILL)
             self._guard.kill()
             self._guard.wait()
 
-    def _ending(self) -> WorkerExit:
+    def _exit(self) -> WorkerExit:
+        """Derive how it ended from the guard's report."""
         try:
             report = json.loads(self._report.rpartition(b"\n")[2])
             code, killed = report["status"], report["killed"]
         except (ValueError, TypeError):
-            # The guard itself has failed, and told why, or it was killed, or is still silent.
+            # The guard failed and wrote why, or it was killed, or it is still silent.
             words = self._report.decode(errors="replace").strip()
             if self._alive_when_killed and self._killed_for:
                 return WorkerExit(self._killed_for)
