@@ -1,4 +1,4 @@
-"""Evaluations known without running them: given by the user, or repeated on a grid."""
+"""The archive of evaluated points: those given as `known`, and those of grids, where points repeat."""
 
 from __future__ import annotations
 
@@ -18,20 +18,14 @@ from fmnes.result import Vector
 from fmnes.search.grid import ROUNDING, Grid
 from fmnes.search.saved import Saved, finite, shaped
 
-# -- What is known of points without evaluating them: told before the search began, or evaluated on a
-# grid.
-#
-# There points come again, and need not be run again.
-
-
-#: Points that are remembered at most, …
+#: Most points in an archive, …
 MAX_POINTS = 100_000
-#: … and bytes of them: they are a part of every snapshot.
+#: … and their bytes: the archive is part of every snapshot.
 MAX_BYTES = 2**24
 
 
 class Archive:
-    """Values by point, the oldest first. A failed evaluation is remembered too, as NaN."""
+    """Values by point, the oldest first; NaN for a failed evaluation."""
 
     def __init__(self, d: int) -> None:
         self._d = d
@@ -39,22 +33,22 @@ class Archive:
 
     @property
     def limit(self) -> int:
-        """How many points are kept; in 10 dimensions 100,000, in 1,000 dimensions 2,095."""
+        """Most points kept: 100,000 in 10 dimensions, 2,095 in 1,000."""
         return max(1, min(MAX_POINTS, MAX_BYTES // (8 * (self._d + 1))))
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, x: Vector) -> float | None:
-        """Its value, NaN if it had failed; None if it is not known."""
+        """Return the value of a point; NaN if it failed, None if it is unknown."""
         return self._values.get(_key(x)) if self._values else None
 
     def add(self, x: Vector, value: float) -> None:
-        """Nothing is forgotten by this: what a generation has learned stays until it is complete."""
+        """Add a value. The limit is applied by `forget_oldest`, between generations."""
         self._values[_key(x)] = value if math.isfinite(value) else math.nan
 
     def forget_oldest(self) -> None:
-        """Back to the limit."""
+        """Remove the oldest points beyond the limit."""
         for key in list(islice(self._values, max(0, len(self) - self.limit))):
             del self._values[key]
 
@@ -65,13 +59,13 @@ class Archive:
         return {}, {"archive.x": x, "archive.f": np.array(list(self._values.values()))}
 
     def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Into a fresh one."""
+        """Restore into an empty archive."""
         if "archive.x" not in arrays and "archive.f" not in arrays:
             return
         f = arrays["archive.f"]
         x = finite(arrays["archive.x"], (f.size, self._d))
         if np.isinf(shaped(f, (f.size,))).any():
-            raise SnapshotError("infinity among the remembered values")
+            raise SnapshotError("infinity among the values of the archive")
         for point, value in zip(x, f.tolist(), strict=True):
             self.add(point, value)
 
@@ -81,13 +75,10 @@ def _key(x: Vector) -> bytes:
     return (np.asarray(x, dtype=np.float64) + 0.0).tobytes()
 
 
-# -- Evaluations from before the search began: what a user gives as `known`.
-
-
 def read_known(
     known: Any, d: int, bounds: Bounds | None, grid: Grid | None
 ) -> Iterator[tuple[Vector, float]]:
-    """Pairs of a point and its value, checked; NaN for a point that fails, whatever it was given as."""
+    """Yield checked pairs of a point and its value (NaN for a failed one) from the argument `known`."""
     if known is None or isinstance(known, (str, bytes, Mapping)):
         raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]")
     try:
@@ -118,7 +109,7 @@ def _point(i: int, found: Any, d: int, bounds: Bounds | None, grid: Grid | None)
                 f"known: found {given[j]:g} at coordinate {j} of the point at {i}, wanted one of its grid, "
                 f"such as {x[j]:g}"
             )
-    x.setflags(write=False)  # it may be handed out as the best
+    x.setflags(write=False)  # the user may receive it as the best
     return x
 
 

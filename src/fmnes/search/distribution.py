@@ -23,25 +23,23 @@ from fmnes.search.stopping import ill_conditioned
 from fmnes.strategies import Resampling, Shape, Strategy, resolve
 from fmnes.strategies.base import next_population_size, stays_finite
 
-# -- A search that begins with a known shape: the covariance of its first points, in the user's
-# coordinates.
+# -- initial covariance ------------------------------------------------------------------------------------
 
-
-#: Smallest eigenvalue over the largest: below it there are no digits left of the short axes.
+#: Smallest ratio of eigenvalues: below it the short axes have no correct digits.
 MIN_RATIO = 1e-14
 
 
 def takes_covariance(method: str | Strategy | Resampling) -> bool:
-    """Can the method begin with another shape than a round one?"""
+    """Does the method accept an initial covariance?"""
     return "B0" in (field.name for field in _fields(resolve(method)[0]))
 
 
 def shaped_by(
     covariance: ArrayLike, sigma0: ArrayLike | None, x0: ArrayLike | None, method: str | Strategy | Resampling
 ) -> tuple[Any, Strategy | Resampling]:
-    """sigma0 and the method with which the first points are N(x0, covariance).
+    """Return sigma0 and the method for first points from N(x0, covariance).
 
-    With a sigma0 of the user's, the covariance gives the shape only: it is scaled to determinant 1.
+    If the user gives sigma0, the covariance is scaled to determinant 1.
     """
     strategy, max_redraws = resolve(method)
     if not takes_covariance(method):
@@ -64,10 +62,10 @@ def shaped_by(
 
 
 def _root(covariance: ArrayLike, d: int | None) -> NDArray[np.float64]:
-    """B with B Bᵀ = covariance."""
+    """Return B with B Bᵀ = covariance."""
     try:
         C = np.array(covariance, dtype=np.float64)
-    except Exception:  # an object of the user's own may raise anything
+    except Exception:  # conversion of an arbitrary object may raise anything
         raise ArgumentError(f"covariance: found {shown(covariance)}, wanted a matrix of numbers") from None
     if C.ndim != 2 or C.shape != (size := (len(C) if d is None else d), size):
         wanted = "a square matrix" if d is None else str((d, d))
@@ -91,28 +89,29 @@ def _fields(strategy: Strategy) -> tuple[Any, ...]:
     return dataclasses.fields(strategy) if dataclasses.is_dataclass(strategy) else ()
 
 
-# -- The search distribution in the user's units, and the random numbers that are drawn from it.
-
+# -- distribution ------------------------------------------------------------------------------------------
 
 Floats = NDArray[np.float64]
 
-#: Steps of a search that begins again from a better point, as a share of its first ones.
+#: Step size after a restart at a better neighbour, relative to the initial one.
 BEGIN_AGAIN_STEP = 0.1
 
 
 class Distribution:
+    """The strategy's state, the units of its coordinates, and the random generator."""
+
     def __init__(self, start: Start, rng: np.random.Generator) -> None:
         self.start = start
         self.rng = rng
         self.faults = 0
-        """Updates that gave a state which is not finite; the state before was kept."""
+        """Updates that gave a state that is not finite and was discarded."""
         self.box = start.box
         self.state: Any = self._first_state(start.x0, start.sigma)
         self._longest = math.inf if self.box is None else self.box.longest_step(start.scale)
         self.scale = start.scale
-        """What the strategy's coordinates are multiplied with; where some are discrete it changes."""
+        """Factor of the strategy's coordinates; updates change it for discrete ones."""
         self.deviations: Vector | None = None
-        """Of the strategy's coordinates, without the scale; None where all are real. (d,)"""
+        """Standard deviations of the strategy's coordinates, unscaled; None if all are real. (d,)"""
         if start.grid is not None:
             self.scale = np.ones(len(start.x0)) if start.scale is None else start.scale
             self.deviations = marginal_deviations(start.strategy, self.state)
@@ -127,7 +126,7 @@ class Distribution:
         return start.strategy.init(mean, np.float64(sigma), z0)
 
     def begin_again(self, x: Vector) -> None:
-        """Around this point, with shorter steps than at first; those of discrete coordinates are one."""
+        """Restart at this point with shorter steps, of one grid step for discrete coordinates."""
         start, grid = self.start, self.start.grid
         assert grid is not None
         state = self._first_state(x, BEGIN_AGAIN_STEP * start.sigma)
@@ -147,27 +146,27 @@ class Distribution:
 
     @property
     def draws(self) -> int:
-        """Rows of z that it takes."""
+        """Rows of z in the next generation."""
         size = self.population_size
         return size // 2 if self.start.strategy.mirrored else size
 
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
-        """n rows of z, their points, and which of these may be evaluated (None: all)."""
+        """Draw n rows of z; return z, the points, and which are inside the bounds (None: all)."""
         z = self.rng.standard_normal((n, len(self.state.mean)))
         return z, *self.seen(self._points(z))
 
     def seen(self, y: Floats) -> tuple[Floats, NDArray[np.bool_] | None]:
-        """Points of the search as the user sees them, and which of these may be evaluated (None: all)."""
+        """Map points of the search to the user's, and mark those inside the bounds (None: all)."""
         x = self.nearest(y if self.box is None else self.box.onto(y))
         if self.box is None and self.start.bounds is not None:
             return x, contain(self.start.bounds, x)
-        # Now only overflow can spoil a point, and a finite sum of squares rules it out for all.
+        # Only overflow is left; a finite sum of squares excludes it for all points.
         if math.isfinite(np.vdot(y, y)):
             return x, None
         return x, np.asarray(np.isfinite(y).all(axis=1))
 
     def draw_rows(self, n: int) -> Floats:
-        """n rows of z, one for each point: of a mirrored pair both."""
+        """Draw n rows of z, one per point, both rows of a mirrored pair."""
         d = len(self.state.mean)
         if not self.start.strategy.mirrored:
             return self.rng.standard_normal((n, d))
@@ -175,18 +174,18 @@ class Distribution:
         return np.stack([z, -z], axis=1).reshape(-1, d)[:n]
 
     def points(self, rows: Floats) -> Floats:
-        """The search's points of these draws, one for each. (n, d)"""
+        """Return the search's point of each draw. (n, d)"""
         return self._points(rows[0::2])[: len(rows)] if self.start.strategy.mirrored else self._points(rows)
 
     def coordinates(self, y: Floats) -> Floats:
-        """The draws that would give these points of the search now, wherever they come from. (n, d)"""
-        with np.errstate(all="ignore"):  # of points that are far away
+        """Return the draws that give these points from the current distribution. (n, d)"""
+        with np.errstate(all="ignore"):  # points far away
             own: Any = y if self.scale is None else y / self.scale
             z: Floats = self.start.strategy.coordinates(self.state, own)  # type: ignore[attr-defined]
         return z
 
     def _points(self, z: Floats) -> Floats:
-        """In the user's units, wherever the bounds are."""
+        """Sample points in the user's units, before the map into the bounds."""
         scale = self.scale
         if scale is None and self.state.sigma < 1e100:
             return self.start.strategy.sample(self.state, z)  # type: ignore[no-any-return]
@@ -206,16 +205,15 @@ class Distribution:
             self.faults += not good
 
     def _keep_margin(self, grid: Grid, before: Any, state: Any, population_size: int) -> bool:
-        """Take in a new state, its discrete coordinates corrected; False if that leaves floating point."""
+        """Set a new state with the margin correction; return False if it is not finite."""
         assert self.scale is not None
         where = grid.where
         deviations = marginal_deviations(self.start.strategy, state)
-        # At an end of the grid further is never worse, so that the search goes on as if down an endless
-        # slope. Its steps must not grow with it: not beyond the grid, nor beyond the box of the real ones.
+        # Beyond the end of a grid values are constant, so the search would continue with growing steps:
+        # steps are limited to the grid, and those of real coordinates to the box.
         scale = np.minimum(self.scale, self._widest(grid) / deviations)
         mean = state.mean * self.scale
-        # As in the paper, a mean goes as far as it would go without the stretching: steps that a selected
-        # point has only for the sake of the margin would make it wander.
+        # As in the paper, the mean moves as without the margin's stretching, which would make it drift.
         unstretched = np.minimum(self.scale, 1.0 if self.start.scale is None else self.start.scale)
         mean[where] = (before.mean * self.scale + (state.mean - before.mean) * unstretched)[where]
         alpha = 1 / (len(mean) * population_size)
@@ -231,7 +229,7 @@ class Distribution:
         return True
 
     def _widest(self, grid: Grid) -> Vector:
-        """Steps of each coordinate at most. (d,)"""
+        """Return the longest step of each coordinate. (d,)"""
         box = self.box
         widest = np.full(grid.d, np.inf) if box is None else LONGEST_STEP * (box.upper - box.lower)
         widest[grid.where] = LONGEST_STEP * (grid.upper - grid.lower)
@@ -259,20 +257,20 @@ class Distribution:
 
     @property
     def shape(self) -> Shape:
-        """In the strategy's own units."""
+        """Shape of the distribution in the strategy's units."""
         return self.start.strategy.shape(self.state)
 
     def as_point(self, mean: Any) -> Vector:
-        """A mean of the strategy's as the user sees it."""
+        """Return a mean of the strategy in the user's coordinates."""
         y = self._in_user_units(mean)
-        # It is left where the search has taken it, beyond a mirror or some periods away: to shift it back
-        # would change nothing but the rounding, and to mirror it all of the state had to be mirrored.
+        # The mean stays beyond a mirror or some periods away: to shift it back would only change the
+        # rounding, and to mirror it the whole state would have to be mirrored.
         x = y if self.box is None else self.box.onto(y)
         return x if self.start.grid is None else self.start.grid.inside(x)
 
     @property
     def own_units(self) -> bool:
-        """Are the strategy's coordinates others than the user's?"""
+        """Do the strategy's coordinates differ from the user's?"""
         return self.scale is not None or self.box is not None
 
     def _in_user_units(self, mean: Any) -> Vector:
@@ -280,22 +278,22 @@ class Distribution:
         return units
 
     def nearest(self, x: Floats) -> Floats:
-        """The points with their discrete coordinates on the grid. (…, d)"""
+        """Round the discrete coordinates of points to the grid. (…, d)"""
         if self.start.grid is None:
             return x
         with np.errstate(all="ignore"):  # huge steps may overflow
             return self.start.grid.nearest(x)
 
     def real_part(self, view: View) -> View:
-        """A view of the real coordinates alone, in the strategy's units: how far those still go.
+        """Return a view of the real coordinates alone, in the strategy's units.
 
-        Discrete ones keep their width while real ones converge. That is no ill condition.
+        Discrete ones keep their width while real ones converge, which is not ill-conditioned.
         """
         assert self.start.grid is not None and self.deviations is not None
         real = self.start.grid.real
         lengths = self.deviations[real]
         if ill_conditioned(view) and not hasattr(self.start.strategy, "deviations"):
-            # Within the real ones it may be, which their deviations alone do not show.
+            # The deviations alone do not show whether the real coordinates are ill-conditioned.
             covariance = self.start.strategy.covariance(self.state)[np.ix_(real, real)]
             lengths = np.sqrt(np.maximum(np.linalg.eigvalsh(covariance), 0.0))
         return replace(view, mean=self.state.mean[real], axis_lengths=lengths / self.state.sigma)
@@ -308,7 +306,7 @@ class Distribution:
         return metadata, arrays
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Into a fresh one; each array must have the shape and type that the fresh one has."""
+        """Restore into a new distribution, whose arrays give the shapes and types."""
         fields = {}
         for name, template in self.state._asdict().items():
             if template is not None:

@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Generation:
+    """The draws, points and values of one generation."""
+
     z: Floats
     """The draws, (draws, d)."""
     x: Floats
@@ -29,22 +31,22 @@ class Generation:
     f: Floats
     """Values; NaN for a failed point, and wherever there is none yet. (λ,)"""
     open: NDArray[np.bool_]
-    """Slots that are not counted yet: those that need a value, and the `early` ones. (λ,)"""
+    """Slots whose value does not count yet: it is missing, or out of order. (λ,)"""
     redraws: NDArray[np.int64]
-    """How often each slot's point was drawn anew. (λ,)"""
+    """How often each slot was redrawn. (λ,)"""
     source: NDArray[np.int8]
     """The `Source` of each slot's value. (λ,)"""
     evaluated: int = 0
     """Evaluations in this generation."""
     n_open: int = -1
     out_of_order: NDArray[np.bool_] | None = None
-    """Open slots whose value is in `f` already, but waits until those in front of it have theirs: values are
-    counted in slot order, whatever order they come in. None: there are none. (λ,)"""
+    """Open slots whose value is in `f` but does not count before those of all slots in front: values count in
+    slot order, in whatever order they arrive. None: there are none. (λ,)"""
     poll: int | None = None
-    """Of points that were not drawn, to be evaluated before the search ends: how many neighbours of the best
-    point are known when they are. None: the points are draws."""
+    """For a generation of polled neighbours: how many neighbours of the best point are known once it is
+    complete. None: the points are draws."""
     handed_out: set[int] | None = None
-    """Slots whose point somebody has been given by name. Not saved: after a load those may be gone."""
+    """Slots whose point `ask(n)` returned. Not saved: after a load they are handed out again."""
 
     def __post_init__(self) -> None:
         if self.n_open < 0:
@@ -72,7 +74,7 @@ class Generation:
         return self.x if len(slots) == len(self.x) else self.x[slots]
 
     def fill(self, slots: NDArray[np.intp], values: Floats) -> None:
-        """`slots` are open ones, each named once."""
+        """Fill open slots with values that count."""
         if len(slots) == len(self.f):
             self.f, self.open = values, _common(len(values)).none
         else:
@@ -102,10 +104,8 @@ class Generation:
         self.n_open = int(np.count_nonzero(self.open))
         self.handed_out = None  # all points that were handed out have their values
 
-    # -- one by one ---------------------------------------------------------------------------------------
-
     def hand_out(self, slots: NDArray[np.intp], n: int) -> list[int]:
-        """The first n of these open slots that nobody has been given yet."""
+        """Return the first n of these open slots that were not handed out yet."""
         taken = self.handed_out or set()
         free = [slot for slot in slots.tolist() if slot not in taken][:n]
         self.handed_out = taken.union(free)
@@ -119,21 +119,19 @@ class Generation:
         return bool(self.open[slot]) and not (self.out_of_order is not None and self.out_of_order[slot])
 
     def keep(self, slots: NDArray[np.intp], values: Floats) -> None:
-        """Values of slots that need one; counted by `fill`, when their turn comes."""
+        """Store values out of order; `fill` counts them later."""
         self.f = _with(self.f, slots, values)
         self.out_of_order = _with(
             _common(len(self.f)).none if self.out_of_order is None else self.out_of_order, slots, True
         )
 
     def next_out_of_order(self) -> NDArray[np.intp]:
-        """The early slots whose turn has come: no slot in front of them still needs a value."""
+        """Return the out-of-order slots that can count now: no slot in front of them lacks a value."""
         slots = np.flatnonzero(self.open)
         if self.out_of_order is None:
             return slots[:0]
         out_of_order = self.out_of_order[slots]
         return slots if out_of_order.all() else slots[: int(out_of_order.argmin())]
-
-    # -- saving -------------------------------------------------------------------------------------------
 
     def dump(self) -> Saved:
         names = ["z", "x", "f", "open", "redraws", "source"]
@@ -168,7 +166,7 @@ class Generation:
 
 
 class _Common(NamedTuple):
-    """Arrays that every generation of one size begins with; read-only, because they are shared."""
+    """Initial arrays that generations of one size share; read-only."""
 
     nans: Floats
     zeros: NDArray[np.int64]

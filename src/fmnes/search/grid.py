@@ -15,9 +15,9 @@ from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError
 from fmnes.result import Vector
 
-# -- Coordinates that take whole numbers, or steps of some width: their grid, and the nearest point on it.
+# -- grid --------------------------------------------------------------------------------------------------
 #
-# A grid value is (a + k b)/c for a whole number k: a, b and c are whole where the width and the origin are
+# A grid value is (a + k b)/c for a whole number k: a, b and c are whole if the width and the origin are
 # decimal numbers, so that steps of 0.1 give 0.3 and not 0.30000000000000004.
 
 
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 #: Wider steps than this, or narrower ones than its inverse, leave floating point.
 MAX_WIDTH = 1e100
-#: How far, in steps, a number may lie from the grid for rounding alone.
+#: Tolerance for a number on the grid, in steps.
 ROUNDING = 1e-9
 #: Numbers up to here, and their products with small ones, are exact in float64.
 _EXACT = 2**40
@@ -33,7 +33,7 @@ _EXACT = 2**40
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """The values of the discrete coordinates; all arrays have one entry for each of those. (n,)"""
+    """The values of the discrete coordinates; arrays have one entry per discrete coordinate. (n,)"""
 
     where: NDArray[np.intp]
     """Which coordinates are discrete."""
@@ -42,13 +42,13 @@ class Grid:
     b: Vector
     c: Vector
     first: Vector
-    """The least index k that is inside the bounds; -inf: there is none."""
+    """The least index k inside the bounds; -inf without a bound."""
     last: Vector
     lower: Vector
-    """The user's bounds: no value is beyond them, not by the last bit either."""
+    """The user's bounds, which no value exceeds, not even by rounding."""
     upper: Vector
     d: int
-    """Coordinates in all."""
+    """Number of all coordinates."""
 
     @property
     def covers_all(self) -> bool:
@@ -57,26 +57,26 @@ class Grid:
 
     @property
     def real(self) -> NDArray[np.intp]:
-        """The other coordinates."""
+        """The coordinates that are not discrete."""
         return np.delete(np.arange(self.d), self.where)
 
     def index(self, values: Floats) -> Floats:
-        """Of the nearest grid value. values: (…, n)"""
+        """Return the indices of the nearest grid values. values: (…, n)"""
         k = np.rint((values * self.c - self.a) / self.b)
         return np.clip(k, self.first, self.last)
 
     def value(self, index: Floats) -> Floats:
-        # "+ 0.0": no -0.0, which is another point to whoever compares bytes.
+        # "+ 0.0" turns -0.0 into 0.0: points are compared by their bytes.
         return np.clip((self.a + index * self.b) / self.c, self.lower, self.upper) + 0.0
 
     def inside(self, x: Vector) -> Vector:
-        """A point whose discrete coordinates need not be on the grid, but between its ends. (d,)"""
+        """Clip the discrete coordinates to the ends of the grid. (d,)"""
         x = x.copy()
         x[self.where] = np.clip(x[self.where], self.lower, self.upper)
         return x
 
     def nearest(self, x: Floats) -> Floats:
-        """The points with their discrete coordinates on the grid. x: (…, d)"""
+        """Round the discrete coordinates to the grid. x: (…, d)"""
         x = x.copy()
         x[..., self.where] = self.value(self.index(x[..., self.where]))
         return x
@@ -117,13 +117,13 @@ def _is_width(found: Any) -> bool:
 
 
 def grid_of(widths: Vector, lower: Vector, upper: Vector) -> Grid:
-    """widths: of each coordinate, 0 for a real one. The bounds may be infinite. All (d,)
+    """Return the grid; widths are 0 for real coordinates, bounds may be infinite. All (d,)
 
-    Steps are counted from the lower bound, or from 0 where there is none; whole numbers always from 0.
+    Steps count from the lower bound, or from 0 without one; whole numbers always from 0.
     """
     where = np.flatnonzero(widths)
     columns = [_column(int(i), float(widths[i]), float(lower[i]), float(upper[i])) for i in where]
-    # Bounds beyond 64 bits are whole numbers of Python's, of which NumPy would make no numbers of its own.
+    # Bounds beyond 64 bits are Python integers: without dtype NumPy would make objects of them.
     a, b, c, first, last = np.array(columns, dtype=np.float64).T
     return Grid(where, widths[where], a, b, c, first, last, lower[where], upper[where], len(widths))
 
@@ -149,7 +149,7 @@ def _column(i: int, width: float, lower: float, upper: float) -> tuple[float, fl
 
 
 def _fraction(origin: float, width: float) -> tuple[float, float, float]:
-    """a, b and c, whole where that says exactly the same."""
+    """Return a, b and c, whole if that is exact."""
     fractions = [Fraction(number).limit_denominator(10**6) for number in (origin, width)]
     c = math.lcm(*(fraction.denominator for fraction in fractions))
     a, b = (float(fraction * c) for fraction in fractions)
@@ -158,27 +158,26 @@ def _fraction(origin: float, width: float) -> tuple[float, float, float]:
     return a, b, float(c)
 
 
-# -- The margin: discrete coordinates keep a chance of another value, however short the steps have become.
+# -- margin ------------------------------------------------------------------------------------------------
+#
+# Discrete coordinates keep a probability of another value, however short the steps are.
 #
 # R. Hamano, S. Saito, M. Nomura and S. Shirakawa, "CMA-ES with Margin: Lower-Bounding Marginal Probability
-# for
-# Mixed-Integer Black-Box Optimization", GECCO 2022 (arXiv:2205.13482), section 4. Each discrete coordinate
-# is
-# N(m, s²) before it is rounded; ℓ are the limits between the grid's values.
+# for Mixed-Integer Black-Box Optimization", GECCO 2022 (arXiv:2205.13482), section 4. Each discrete
+# coordinate is N(m, s²) before it is rounded.
 #
 #     at an end of the grid   Pr(the other side of the one limit) ≥ α, by moving m
 #     elsewhere               Pr(below the cell of m) and Pr(above it) ≥ α/2, by moving m and stretching s
 #
-# The paper writes all probabilities down and corrects each. Here a probability is compared with α by the
-# distance of m from the limit in units of s, so most coordinates need no normal distribution function at
-# all.
+# The paper computes and corrects each probability. Here the distance of m from the limit in units of s is
+# compared instead, so most coordinates need no normal distribution function.
 
 
 _NORMAL = NormalDist()
 
 
 def margin(grid: Grid, mean: Vector, deviation: Vector, alpha: float) -> tuple[Vector, Vector] | None:
-    """The means and standard deviations of the discrete coordinates, corrected; None: nothing to correct.
+    """Return corrected means and deviations of the discrete coordinates; None: no correction.
 
     mean, deviation: of the discrete coordinates, in the user's units. (n,)
     alpha: the paper's α, 1/(d λ).
@@ -188,12 +187,12 @@ def margin(grid: Grid, mean: Vector, deviation: Vector, alpha: float) -> tuple[V
     low, up = middle - half, middle + half
     at_first, at_last = k == grid.first, k == grid.last
 
-    # Binary coordinates, and those at an end of their grid: one limit, and m at most so far from it.
+    # Binary coordinates, and those at an end of their grid: one limit, and m within reach of it.
     limit = np.where(at_first, up, low)
     reach = -_NORMAL.inv_cdf(alpha) * deviation
     too_far = (at_first | at_last) & (np.abs(mean - limit) > reach)
 
-    # All others: m and s such that the limits are χ_low and χ_up deviations away.
+    # All others: m and s that put the limits χ_low and χ_up deviations away.
     farthest = -_NORMAL.inv_cdf(alpha / 2)
     chi_low, chi_up = (mean - low) / deviation, (up - mean) / deviation
     rare_low, rare_up = chi_low > farthest, chi_up > farthest
@@ -214,10 +213,9 @@ def margin(grid: Grid, mean: Vector, deviation: Vector, alpha: float) -> tuple[V
 
 
 def _other_side(rare: float, other: float, alpha: float) -> float:
-    """χ of the side that is likely enough, when the rare one is raised to α/2.
+    """Return χ of the likely side when the rare side is raised to α/2.
 
-    What the rare side gets is taken from the other two in the proportion of what they have above α/2
-    (the paper's equations for p″).
+    The other two probabilities decrease in proportion to their excess over α/2 (the paper's p″).
     """
     p_rare, p = _NORMAL.cdf(-rare), _NORMAL.cdf(-other)
     p += (p_rare - alpha / 2) * (p - alpha / 2) / (1 - p_rare - alpha)
@@ -225,8 +223,8 @@ def _other_side(rare: float, other: float, alpha: float) -> float:
 
 
 def marginal_deviations(strategy: Any, state: Any) -> Vector:
-    """The standard deviation of each of a strategy's coordinates. (d,)"""
-    if hasattr(strategy, "deviations"):  # of one that has no matrix to take the diagonal of
+    """Return the standard deviation of each coordinate of a strategy. (d,)"""
+    if hasattr(strategy, "deviations"):  # a strategy without a full matrix
         own: Vector = strategy.deviations(state)
         return own
     deviations: Vector = np.sqrt(np.diagonal(strategy.covariance(state)))
@@ -234,7 +232,7 @@ def marginal_deviations(strategy: Any, state: Any) -> Vector:
 
 
 def check_deviations(strategy: Any) -> None:
-    """Ours say how widely each coordinate is spread; one of the user's own may not."""
+    """Raise ArgumentError for a strategy without deviations."""
     if not any(callable(getattr(strategy, name, None)) for name in ("covariance", "deviations")):
         raise ArgumentError(
             f"integers: found with {strategy!r}, which has no covariance(state); wanted a method that has"

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from fmnes.run.options import SearchOptions
 
-#: What a saved file says it is.
+#: The kind of a saved file.
 KIND = "optimizer"
-#: Beyond so many coordinates a result does not carry its covariance.
+#: Most coordinates with which a result has its covariance.
 MAX_COVARIANCE = 300
-#: The user's limits, which are saved as they are.
+#: Limits set by the user, saved unchanged.
 LIMITS = ("target", "max_evaluations", "xtol", "ftol")
 _NOT_GIVEN: Any = Default("not given")
 
@@ -150,7 +150,7 @@ class Optimizer(Generic[X, Xs]):
         self.space, numbers = unpack(
             x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known
         )
-        """Named parameters, in whose words it speaks; None: it speaks in arrays."""
+        """The named parameters; None: points are arrays."""
         steps = numbers["sigma0"]
         if covariance is not None:
             steps, method = shaped_by(covariance, steps, numbers["x0"], method)
@@ -173,15 +173,15 @@ class Optimizer(Generic[X, Xs]):
         self._start = start
         self._distribution = Distribution(start, generator)
         self.restart = 0
-        """Searches before this one; a part of its points' ids."""
+        """Searches before this one; part of the ids of points."""
         self.generation = 0
-        """Complete generations so far."""
+        """Complete generations."""
         self.evaluations = 0
         self.n_infeasible = 0
         self.start_failed = False
-        """Is the start known to fail? Then the search looks as far as at first until something succeeds."""
+        """Does the start fail? Then there is no update until an evaluation succeeds."""
         self.n_repeated = 0
-        """Points that were known already, and not evaluated again."""
+        """Points that were known and not evaluated again."""
         self._archive = Archive(len(start.x0))
         self._best = Best(None, np.inf, 0)
         for x, value in read_known(numbers["known"], len(start.x0), start.bounds, start.grid):
@@ -190,7 +190,7 @@ class Optimizer(Generic[X, Xs]):
                 self._best = Best(x, value, 0)
         self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
         self._polled = 0
-        """Neighbours of the best point that were evaluated to see whether the search may end."""
+        """Polled neighbours of the best point."""
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
@@ -293,13 +293,13 @@ class Optimizer(Generic[X, Xs]):
             raise UsageError("tell: found no open points; wanted ask() first, then one tell() for its points")
         current, slots = self._current, self._asked
         f, lost = read_values(values, len(slots))
-        if current.out_of_order is not None:  # some were told by their ids: all are counted together
+        if current.out_of_order is not None:  # some were reported by id: count all in slot order
             self._asked = None
-            told = slice(None) if lost is None else ~lost
-            current.keep(slots[told], f[told])
-            return self._count_early(current)
+            kept = slice(None) if lost is None else ~lost
+            current.keep(slots[kept], f[kept])
+            return self._count_in_order(current)
         if self.target is not None and (hits := np.flatnonzero((f <= self.target) & np.isfinite(f))).size:
-            # Counted in slot order up to the first hit; what else was evaluated beside it changes nothing.
+            # Values count in slot order up to the first that reaches the target.
             lost = np.zeros(len(f), dtype=bool) if lost is None else lost
             lost[hits[0] + 1 :] = True
         if lost is not None:
@@ -310,26 +310,26 @@ class Optimizer(Generic[X, Xs]):
 
     @property
     def x0(self) -> Vector:
-        """The start in the search's own numbers, (d,)."""
+        """The start in internal coordinates, (d,)."""
         return self._start.x0
 
     @property
     def start_point(self) -> X:
         """The point nearest to the start that may be evaluated."""
-        return self._told(self._distribution.nearest(self._start.x0))
+        return self._to_user(self._distribution.nearest(self._start.x0))
 
     @property
     def best(self) -> Best[X]:
         """The best point reported so far, or known before."""
         return self._best if self.space is None else self.space.best(self._best)
 
-    def _told(self, x: Vector) -> X:
-        """A point in the user's words."""
+    def _to_user(self, x: Vector) -> X:
+        """Return a point as the user sees it."""
         return cast(X, x if self.space is None else self.space.named(x))
 
     @property
     def sigma0(self) -> NDArray[Any]:
-        """The first step size as it was given: a number, or one per coordinate."""
+        """The initial step size as given: a number, or one per coordinate."""
         return self._start.steps
 
     @property
@@ -345,7 +345,7 @@ class Optimizer(Generic[X, Xs]):
         Parameters
         ----------
         x : ndarray
-            A point in the search's own numbers, (d,).
+            A point in internal coordinates, (d,).
 
         Returns
         -------
@@ -362,7 +362,7 @@ class Optimizer(Generic[X, Xs]):
         Parameters
         ----------
         x : ndarray
-            The point in the search's own numbers, (d,).
+            The point in internal coordinates, (d,).
         value : float
             Its value; NaN if it fails.
         """
@@ -371,7 +371,7 @@ class Optimizer(Generic[X, Xs]):
 
     @property
     def recent_bests(self) -> list[float]:
-        """The best values of the last generations; of a grid none, where neighbours are evaluated instead."""
+        """The best values of the last generations; empty if all coordinates are discrete."""
         return [] if self._start.repeats else list(self._recent.bests)
 
     @property
@@ -382,7 +382,7 @@ class Optimizer(Generic[X, Xs]):
     @property
     def mean(self) -> X:
         """The mean of the search distribution: (d,), or {name: value}."""
-        return self._told(self._distribution.mean)
+        return self._to_user(self._distribution.mean)
 
     @property
     def sigma(self) -> float:
@@ -474,18 +474,18 @@ class Optimizer(Generic[X, Xs]):
     def _small_covariance(self) -> NDArray[np.float64] | None:
         if len(self._start.x0) > MAX_COVARIANCE:
             return None
-        with np.errstate(all="ignore"):  # of huge steps
+        with np.errstate(all="ignore"):  # huge steps overflow
             return self.covariance
 
     def again(
         self, x0: Vector, sigma0: NDArray[Any], population_size: int, max_evaluations: int | None
     ) -> Self:
-        """Return a new search that continues with the same random numbers and with what is known.
+        """Return a new search with the same random generator and archive.
 
         Parameters
         ----------
         x0 : ndarray
-            Where it starts, in the search's own numbers.
+            Where it starts, in internal coordinates.
         sigma0 : ndarray
             Its first step size.
         population_size : int
@@ -525,7 +525,7 @@ class Optimizer(Generic[X, Xs]):
     # -- the generation in progress --------------------------------------------------------------------------
 
     def _wanted(self) -> tuple[Generation, NDArray[np.intp]]:
-        """The generation in progress, and those of its slots that need a value and may have one."""
+        """Return the generation in progress and its open slots, within the budget."""
         while True:
             current = self._current or self._sample()
             while current.complete and self._recent.unevaluated < self._recent.patience:
@@ -541,18 +541,17 @@ class Optimizer(Generic[X, Xs]):
             slots = slots[~current.out_of_order[slots]]
             if len(slots) or not len(current.next_out_of_order()):
                 return current, slots
-            # All that could be told is, and waits behind a value that has reached the target. To ask for more
-            # is to go on nevertheless.
-            self._count_early(current, go_on=True)
+            # All values are there, behind one that has reached the target: asking again continues the search.
+            self._count_in_order(current, go_on=True)
 
     def _hand_out(self, n: int) -> list[Point[X]]:
         if self._current is not None and self._current.complete:
-            # Nothing of it was inside the bounds and unknown; asking again goes on.
+            # No point of it had to be evaluated; asking again continues.
             self._update(self._current, _feasible_values(self._current.f))
         current, slots = self._wanted()
         current.x.setflags(write=False)
         return [
-            Point(self._name(current, i).id, self._told(current.x[i])) for i in current.hand_out(slots, n)
+            Point(self._name(current, i).id, self._to_user(current.x[i])) for i in current.hand_out(slots, n)
         ]
 
     def _hand_out_overlapping(self, scheduler: OverlapScheduler, n: int) -> list[Point[X]]:
@@ -560,11 +559,11 @@ class Optimizer(Generic[X, Xs]):
         while len(points) < n and (found := scheduler.take()) is not None:
             (generation, slot, redraw), x = found
             id = Name(self.restart, generation, slot, redraw, digest_of(x)).id
-            points.append(Point(id, self._told(x)))
+            points.append(Point(id, self._to_user(x)))
         return points
 
     def _tell_overlapping(self, scheduler: OverlapScheduler, name: Name, f: float, lost: bool) -> None:
-        """What is not out any more has been told, or was forgotten."""
+        """Report a pending point; others have their value already and are ignored."""
         short = (name.generation, name.slot, name.redraw)
         known = scheduler.out.get(short) if name.restart == self.restart else None
         late = (name.restart, name.generation) > (self.restart, self.generation)
@@ -586,8 +585,8 @@ class Optimizer(Generic[X, Xs]):
         if self.overlap_scheduler is not None:
             return self._tell_overlapping(self.overlap_scheduler, name, f, lost)
         if name[:2] < (self.restart, self.generation):
-            return  # an answer to a generation that is over
-        current = self._current or self._wanted()[0]  # drawn again, if it was saved before it was asked for
+            return  # its generation has ended
+        current = self._current or self._wanted()[0]  # drawn again after a load
         here = name[:2] == (self.restart, self.generation) and name.slot < len(current.f)
         if here and name.redraw < current.redraws[name.slot]:
             return
@@ -602,10 +601,10 @@ class Optimizer(Generic[X, Xs]):
             return current.take_back(name.slot)
         current.keep(np.array([name.slot]), np.array([f]))
         self._asked = None
-        self._count_early(current)
+        self._count_in_order(current)
 
-    def _count_early(self, current: Generation, go_on: bool = False) -> None:
-        """Count what was told before its turn and whose turn has come, up to the first hit of the target."""
+    def _count_in_order(self, current: Generation, go_on: bool = False) -> None:
+        """Count the stored values that are next in slot order, up to the first that reaches the target."""
         slots = current.next_out_of_order()
         f = current.f[slots]
         if self.target is not None and not go_on:
@@ -616,21 +615,21 @@ class Optimizer(Generic[X, Xs]):
             self._count(current, slots, f)
 
     def _count(self, current: Generation, slots: NDArray[np.intp], f: NDArray[np.float64]) -> None:
-        """Take in the values of open slots, in this order; the last ones complete the generation."""
+        """Count the values of open slots in this order; the last ones complete the generation."""
         self._asked = None
         feasible = self._record(current.points(slots), f)
         current.fill(slots, f)
         if self._start.repeats and current.complete:
             self._fill_duplicates(current)
         if self._start.max_redraws is not None and current.complete and current.poll is None:
-            # Only now, so that the draws do not depend on which evaluations were lost on the way.
+            # Only now, so that the draws do not depend on lost evaluations.
             self._redraw(current, np.flatnonzero(~np.isfinite(current.f)))
         if current.complete:
             self._update(current, feasible if len(f) == len(current.f) else _feasible_values(current.f))
 
     @property
     def asked(self) -> list[tuple[int, int, int]]:
-        """(generation, slot, redraw) of each point of the last `ask`, which identify the evaluations."""
+        """(generation, slot, redraw) of each point of the last `ask()`."""
         if self._asked is None or self._current is None:
             return []
         return [(self.generation, int(i), int(self._current.redraws[i])) for i in self._asked]
@@ -661,7 +660,7 @@ class Optimizer(Generic[X, Xs]):
         return next_poll(self, stop.reason) if stop else None
 
     def _evaluate_poll(self, poll: Poll) -> Generation:
-        """A generation of these points; the slots that are left over are closed."""
+        """Begin a generation of these points."""
         distribution, n = self._distribution, len(poll.points)
         z = np.zeros((distribution.draws, len(self.x0)))
         x = np.resize(poll.points, (distribution.population_size, len(self.x0)))
@@ -670,7 +669,7 @@ class Optimizer(Generic[X, Xs]):
         return self._current
 
     def _take_poll(self, current: Generation, polled: int) -> None:
-        """Where one of the points is better the search goes on from there, else it is nearer to its end."""
+        """Restart the distribution at a better neighbour, or note that there is none."""
         if self._best.evaluation > self.evaluations - current.evaluated:
             assert self._best.x is not None
             self._distribution.begin_again(self._best.x)
@@ -687,7 +686,7 @@ class Optimizer(Generic[X, Xs]):
             self.n_repeated += len(slots)
 
     def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> list[float]:
-        """Take in some evaluations; returns the feasible values among them."""
+        """Count evaluations, update the best point and the archive; return the feasible values."""
         feasible = _feasible_values(f)
         if feasible and (low := min(feasible)) < self._best.fun:
             i = int((f == low).argmax())
@@ -708,7 +707,7 @@ class Optimizer(Generic[X, Xs]):
         Parameters
         ----------
         x : ndarray
-            The point in the search's own numbers, (d,).
+            The point in internal coordinates, (d,).
         value : float
             Its value; NaN if it fails.
         """
@@ -725,7 +724,7 @@ class Optimizer(Generic[X, Xs]):
         Parameters
         ----------
         x : ndarray
-            The point in the search's own numbers, (d,).
+            The point in internal coordinates, (d,).
         value : float
             Its value; NaN if it fails.
         """
@@ -733,7 +732,7 @@ class Optimizer(Generic[X, Xs]):
             self.note(x, value)
 
     def _redraw(self, current: Generation, slots: NDArray[np.intp]) -> None:
-        """The paper's resampling: each failed slot gets a new draw, in slot order."""
+        """Resample: each failed slot gets a new draw, in slot order."""
         while slots.size:
             z, x, inside = self._distribution.draw(len(slots))
             screened = self._screen(x, inside, current)
@@ -747,10 +746,10 @@ class Optimizer(Generic[X, Xs]):
             self._take_poll(current, current.poll)
         else:
             before = self.sigma
-            # To learn from failures alone is to look nearer and nearer to the start, and that one fails too.
+            # Updates from failures alone would contract the search to the start, which fails too.
             if not (self.start_failed and self._best.x is None):
                 self._distribution.update(current.z, current.f)
-            # On a grid σ may shrink without end while the margin keeps the steps.
+            # On a grid σ may shrink without limit while the margin keeps the steps.
             shrinkage = 0.0 if self._start.repeats else math.log(before) - math.log(self.sigma)
             self._recent.add(feasible, current.evaluated > 0, len(current.f), shrinkage)
             self._feasible_share = len(feasible) / len(current.f)
@@ -875,7 +874,7 @@ class Optimizer(Generic[X, Xs]):
         """
         try:
             return cls._restore(metadata, arrays)
-        # Data that is whole but was not written by us, or was edited: anything may be missing from it.
+        # Valid JSON and arrays that fmnes did not write, or that were edited.
         except (
             FmnesError,
             KeyError,
@@ -921,7 +920,7 @@ class Optimizer(Generic[X, Xs]):
 
 
 def _feasible_values(f: NDArray[np.float64]) -> list[float]:
-    """As Python's numbers: of a few of them Python finds the extremes sooner than NumPy."""
+    """Return the feasible values as a list: for few numbers min() is faster than NumPy."""
     feasible = np.isfinite(f)
     values: list[float] = (f if np.count_nonzero(feasible) == len(f) else f[feasible]).tolist()
     return values

@@ -1,11 +1,10 @@
-"""Overlapping generations: more points are under way than a generation has, so that no worker is idle.
+"""Overlapping generations: more points are evaluated at a time than a generation has, so no worker is idle.
 
-A generation is complete when λ values have come in, whichever points they belong to. Up to a share of λ more
-are handed out meanwhile; those that have not answered by then are of the next generation. The strategy takes
-them as if it had drawn them itself: as the draws z with which its present distribution gives these points
-(as N. Hansen, "Injecting external solutions into CMA-ES", 2011, arXiv:1110.4181). The draws with which an
-older distribution gave them would point to where they are not. Nor may a step be too long: where steps become
-shorter, the points of before are far out and rank badly for that alone, which would shorten them further.
+A generation is complete when any λ points have values. Up to a share of λ more points are handed out
+meanwhile; those without a value by then belong to the next generation. The strategy is given the draws z that
+produce these points from its current distribution, not the older draws (N. Hansen, "Injecting external
+solutions into CMA-ES", 2011, arXiv:1110.4181). The length of z is limited: as the steps become shorter, older
+points are far from the mean and rank badly for that reason alone, which would shorten the steps further.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer
 
 Floats = NDArray[np.float64]
-#: The generation whose distribution it was drawn from, its number among that one's points, and 0: as others
-#: are named that are never drawn anew.
+#: Generation of the distribution that it was drawn from, slot in that generation, redraw (always 0).
 Name = tuple[int, int, int]
 
 
@@ -56,32 +54,30 @@ def check_overlap(overlap: Any, start: Start) -> float:
 
 
 def shortened(z: Floats, age: NDArray[np.int64], fresh: float) -> Floats:
-    """Draws of points from before, none longer than it may be; age: in generations. (n, d), (n,)
+    """Limit the length of the draws of older points; age: in generations. (n, d), (n,)
 
-    fresh: the share of the generation that is not from before. With it the limit goes from a typical draw's
-    length to Hansen's, which few draws reach; but older points than those of one generation ago are never
-    longer than typical. Where most points are old, longer ones make the search converge to nothing.
+    fresh: the share of new points in the generation. The limit grows with it from the length of a typical
+    draw to Hansen's limit, which few draws reach. It stays at the typical length for points that are older
+    than one generation: where most points are old, longer draws make the search converge prematurely.
     """
     d = z.shape[1]
     limit = math.sqrt(d) + np.where(age > 1, 0.0, fresh * 2 * d / (d + 2))
-    with np.errstate(all="ignore"):  # of points that are too far away to be reckoned with
+    with np.errstate(all="ignore"):  # points too far away for floating point
         z = z * np.minimum(1.0, limit / np.sqrt(np.vecdot(z, z)))[:, None]
     return np.where(np.isfinite(z), z, 0.0)
 
 
 class DrawnPoint(NamedTuple):
-    """A point that has been drawn."""
-
     x: Vector
-    """As the user sees it. (d,)"""
+    """In the user's coordinates. (d,)"""
     y: Vector
-    """As the search has it, wherever the bounds are. (d,)"""
+    """In the search's coordinates, before the map into the bounds. (d,)"""
     z: Vector | None
-    """Its draw; None once that was of another distribution. (d,)"""
+    """Its draw; None if it was drawn in an earlier generation. (d,)"""
 
 
 class Block(NamedTuple):
-    """All points that one generation may hand out, drawn at once: how many it does depends on the time."""
+    """All points that one generation may hand out, drawn at once: how many are used depends on timing."""
 
     z: Floats
     y: Floats
@@ -90,30 +86,32 @@ class Block(NamedTuple):
     size: int
     """λ"""
     most: int
-    """How many may be under way or answered: λ, and the share that overlaps."""
+    """Limit of points that are pending or have values: λ and the overlapping share."""
 
     def given(self, slot: int) -> DrawnPoint:
         return DrawnPoint(self.x[slot], self.y[slot], self.z[slot])
 
 
 class OverlapScheduler:
+    """Hand out points of a search beyond the current generation."""
+
     def __init__(self, opt: Optimizer, share: float) -> None:
         self._opt = opt
         self.share = share
         self.out: dict[Name, DrawnPoint] = {}
-        """What is drawn and has no value yet: under way, or to be handed out again."""
+        """Pending points: under evaluation, or to be handed out again."""
         self._again: deque[Name] = deque()
-        """Of those, the ones that nobody is evaluating."""
+        """The pending points that are not under evaluation."""
         self._answered: dict[Name, tuple[DrawnPoint, float, bool]] = {}
-        """The present generation so far: each value (NaN: failed), and whether it was evaluated."""
+        """Points of the current generation, with value (NaN: failed) and whether it was evaluated."""
         self._block: Block | None = None
         self._next = 0
-        """All points of the block before this one are handed out."""
+        """All points of the block before this slot were handed out."""
 
     def take(self) -> tuple[Name, Vector] | None:
-        """A point to evaluate; None: there is none until some values are told."""
+        """Return a point to evaluate; None if more values are needed first."""
         block = self._block or self._draw()
-        # Where no point is inside the bounds, generations end by themselves.
+        # A generation without a point inside the bounds is complete at once.
         while self._close_if_complete() and self._opt._recent.unevaluated < self._opt._recent.patience:
             block = self._draw()
         if self._block is None or self._spent():
@@ -128,26 +126,26 @@ class OverlapScheduler:
         return name, given.x
 
     def _spent(self) -> bool:
-        """Is all of the budget under way?"""
+        """Do the pending points use up the budget?"""
         opt = self._opt
         under_way = len(self.out) - len(self._again)
         return opt.max_evaluations is not None and opt.evaluations + under_way >= opt.max_evaluations
 
     def hand_out(self, slot: int) -> tuple[Name, DrawnPoint]:
-        """This point of the present generation."""
+        """Hand out this point of the current generation."""
         name = (self._opt.generation, slot, 0)
         self.out[name] = given = (self._block or self._draw()).given(slot)
         return name, given
 
     def expect(self, slots: Iterable[int]) -> None:
-        """These points of the present generation were handed out before, and have been answered since."""
+        """Mark points of the current generation as handed out: a log has their values."""
         block = self._block or self._draw()
         for slot in slots:
             if 0 <= slot < len(block.x) and (self._opt.generation, slot, 0) not in self._answered:
                 self.hand_out(slot)
 
     def _first_free(self, block: Block) -> int:
-        """The first point of the block that may be handed out, and was not."""
+        """Return the first slot of the block that may be handed out and was not."""
         generation = self._opt.generation
         while (name := (generation, self._next, 0)) in self.out or name in self._answered:
             self._next += 1
@@ -156,18 +154,18 @@ class OverlapScheduler:
         return self._next
 
     def take_back(self) -> None:
-        """Nobody is evaluating what is out: it is handed out again."""
+        """Hand out all pending points again."""
         self._again = deque(self.out)
 
     def give_back(self, name: Name) -> None:
-        """It was lost: somebody else may have it."""
+        """Hand out a lost point again."""
         if name in self.out and name not in self._again:
             self._again.append(name)
 
     def tell(self, name: Name, f: float) -> bool:
-        """The value of a point that is out, not finite if it failed; True: the generation is complete."""
+        """Store the value of a pending point, not finite if it failed; return whether a generation ended."""
         given = self.out.pop(name)
-        if name in self._again:  # told without being asked for
+        if name in self._again:
             self._again.remove(name)
         value = f if math.isfinite(f) else math.nan
         self._opt._record(given.x[None], np.array([value]))
@@ -175,7 +173,7 @@ class OverlapScheduler:
         return self._close_if_complete()
 
     def _draw(self, z: Floats | None = None) -> Block:
-        """The points of a new generation; z: its draws, if it is not that new."""
+        """Draw the points of a generation; z: the draws of a saved one."""
         distribution = self._opt._distribution
         size = distribution.population_size
         most = size + math.floor(self.share * size)
@@ -185,13 +183,12 @@ class OverlapScheduler:
         x.setflags(write=False)
         self._block = block = Block(z, y, x, inside, size, most)
         self._next = 0
-        if inside is not None:  # of the λ that a generation would have; those further on are left out
+        if inside is not None:  # those beyond the first λ do not count
             for slot in np.flatnonzero(~inside[:size]).tolist():
                 self._answered[self._opt.generation, slot, 0] = (block.given(slot), math.nan, False)
         return block
 
     def _close_if_complete(self) -> bool:
-        # Without a block nothing was handed out yet: what comes in is what was carried on into it.
         block = self._block or self._draw()
         if len(self._answered) < block.size:
             return False
@@ -213,10 +210,8 @@ class OverlapScheduler:
         self.out = {name: given._replace(z=None) for name, given in self.out.items()}
         return True
 
-    # -- saving -------------------------------------------------------------------------------------------
-
     def dump(self) -> Saved:
-        """All that is drawn and may still be told, and what has been."""
+        """Return the points of this generation and the pending ones, for a snapshot."""
         d = len(self._opt.x0)
         points = {**self.out, **{name: given for name, (given, _, _) in self._answered.items()}}
         values = [[math.nan, 0.0]] * len(self.out) + [[f, made] for _, f, made in self._answered.values()]
@@ -230,7 +225,7 @@ class OverlapScheduler:
         return {"overlap_out": len(self.out)}, arrays
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Into a fresh one. Whoever had the points that are out may be gone: they are handed out again."""
+        """Restore into a new scheduler; all pending points are handed out again."""
         distribution, d = self._opt._distribution, len(self._opt.x0)
         block = self._draw(arrays["overlap.z"]) if "overlap.z" in arrays else None
         names, out = arrays["overlap.names"], count(metadata["overlap_out"])

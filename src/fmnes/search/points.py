@@ -15,8 +15,6 @@ from fmnes.errors import ArgumentError
 from fmnes.outcome import Outcome, from_return
 from fmnes.result import Vector, X
 
-# -- Points with names, for those who tell values one by one, in any order, perhaps from another process.
-
 
 class Point(NamedTuple, Generic[X]):
     """A point that needs a value, and the id by which the value is reported.
@@ -31,22 +29,21 @@ class Point(NamedTuple, Generic[X]):
 
     id: str
     x: X
-    """Read-only. (d,); of named parameters {name: value}."""
 
 
 class Name(NamedTuple):
-    """What an id says. No two evaluations of a search share one, nor do those of its restarts."""
+    """The parts of an id, which is unique among the evaluations of a search and its restarts."""
 
     restart: int
     generation: int
     slot: int
     redraw: int
     mark: str
-    """Of the point's digits, so that an answer to another search is not taken for one to this."""
+    """Checksum of the point, which detects ids of other searches."""
 
     @property
     def id(self) -> str:
-        """Letters and digits only: it goes through JSON, and is a file's name if somebody needs one."""
+        """Only letters, digits and hyphens: safe in JSON and as a file name."""
         return "-".join(map(str, self))
 
 
@@ -54,6 +51,7 @@ _ID = re.compile(r"(\d{1,18})-(\d{1,18})-(\d{1,18})-(\d{1,18})-([0-9a-f]{8})", r
 
 
 def name_of(id: Any) -> Name:
+    """Parse an id. Raises ArgumentError for anything else."""
     found = _ID.fullmatch(id) if isinstance(id, str) else None
     if isinstance(id, Point):
         raise ArgumentError("tell: found a point with its value, wanted its id: tell(point.id, value)")
@@ -72,21 +70,18 @@ def digest_of(x: Vector) -> str:
     return f"{zlib.crc32(x.astype('<f8').tobytes()):08x}"
 
 
-# -- What a user told, as numbers: NaN for a failed evaluation, and which ones were lost.
-
-
 Floats = NDArray[np.float64]
 
 
 def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
-    """What a user told, as floats (NaN for failed), and a mask of lost ones, None if there are none. (n,)"""
+    """Return reported values as floats (NaN: failed), and a mask of lost ones or None. (n,)"""
     if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,):
-        return values.copy(), None  # as most users tell them
+        return values.copy(), None  # the usual case, fast
     if isinstance(values, (str, bytes, Mapping, Set)):
         raise ArgumentError(f"tell: found {type(values).__name__}, wanted a sequence of {n} values")
     try:
         array = np.asarray(values)
-    except ValueError:  # a ragged list: its bad element is named below
+    except ValueError:  # a ragged list: the loop below names the bad element
         array = np.asarray(None)
     if array.dtype.kind in "fiub":
         if array.size != n or array.ndim not in (1, 2) or len(array) != n:
@@ -100,12 +95,12 @@ def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
     if len(items) != n:
         raise _wrong_count(f"{len(items)} values", n)
     outcomes = [_outcome(i, item) for i, item in enumerate(items)]
-    told = np.array([o.value if o.status == "value" else np.nan for o in outcomes])
-    return told, np.array([o.status == "lost" for o in outcomes], dtype=bool)
+    f = np.array([o.value if o.status == "value" else np.nan for o in outcomes])
+    return f, np.array([o.status == "lost" for o in outcomes], dtype=bool)
 
 
 def read_value(value: Any) -> tuple[float, bool]:
-    """The same for one value: as a float, and whether it was lost."""
+    """Return one reported value as a float, and whether it was lost."""
     try:
         outcome = from_return(value)
     except TypeError as error:

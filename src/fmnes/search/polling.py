@@ -1,9 +1,8 @@
-"""The points that a search evaluates before it may say that it has converged.
+"""Points to evaluate before a search with discrete coordinates may report convergence.
 
-Beyond the ends of a grid all draws are the point at the end, so their values are equal and no step shortens:
-where the mean is there, values that no longer differ say nothing. So the neighbours of the best point are
-evaluated first, one step away in one discrete coordinate; and all points of a space of which no more is left
-than the search has spent.
+Beyond the end of a grid all draws map to its last point: equal values there are no evidence of convergence.
+Therefore the neighbours of the best point, one step away in one discrete coordinate, are evaluated first. The
+rest of a finite space is enumerated if it has at most as many points as were evaluated already.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-#: Stop reasons that are an answer, or lead to one. Before these, neighbours are evaluated.
+#: Stop reasons that may mean convergence: neighbours are evaluated before them.
 ANSWERS = (
     StopReason.XTOL,
     StopReason.FTOL,
@@ -35,11 +34,11 @@ class Poll(NamedTuple):
     points: Floats
     """To evaluate in one generation. (n ≤ λ, d)"""
     polled: int
-    """How many neighbours of the best point are evaluated then."""
+    """Neighbours of the best point that are known afterwards."""
 
 
 def next_poll(search: Optimizer, reason: StopReason) -> Poll | None:
-    """What is evaluated before the search stops for this reason; None: nothing is left."""
+    """Return what to evaluate before the search stops for this reason; None: nothing."""
     grid, best, size = search._start.grid, search._best.x, search._distribution.population_size
     if grid is None or (reason not in ANSWERS and reason is not StopReason.NO_FEASIBLE):
         return None
@@ -57,7 +56,7 @@ def next_poll(search: Optimizer, reason: StopReason) -> Poll | None:
 
 
 def neighbours(grid: Grid, x: Vector) -> Floats:
-    """The points inside the bounds that are one step away in one discrete coordinate. (n, d)"""
+    """Return the points inside the bounds one step away in one discrete coordinate. (n, d)"""
     index = grid.index(x[grid.where])
     points = []
     for i, coordinate in enumerate(grid.where):
@@ -72,7 +71,7 @@ def neighbours(grid: Grid, x: Vector) -> Floats:
 
 
 def number_of_points(grid: Grid | None) -> float:
-    """Infinite where a coordinate is real, or has no bound."""
+    """Count the points of the space; infinite if a coordinate is real or unbounded."""
     if grid is None or not grid.covers_all:
         return np.inf
     with np.errstate(over="ignore"):
@@ -80,19 +79,19 @@ def number_of_points(grid: Grid | None) -> float:
 
 
 def all_points(grid: Grid) -> Floats:
-    """Of a finite space, the last coordinate fastest. (n, d)"""
+    """Return all points of a finite space, the last coordinate fastest. (n, d)"""
     ranges = [np.arange(first, last + 1) for first, last in zip(grid.first, grid.last, strict=True)]
     index = np.stack(np.meshgrid(*ranges, indexing="ij"), axis=-1).reshape(-1, grid.d)
     return grid.value(index)
 
 
 def all_known(search: Optimizer) -> bool:
-    """Is each point of the space known?"""
+    """Are all points of the space known?"""
     return len(search._archive) >= number_of_points(search._start.grid)
 
 
 def _may_be_enumerated(search: Optimizer, grid: Grid) -> bool:
-    """Does the rest of the space cost no more than was spent, nor more than is left to spend?"""
+    """Does the rest of the space cost at most what was spent, and what is left of the budget?"""
     size = number_of_points(grid)
     if not size <= search._archive.limit:
         return False

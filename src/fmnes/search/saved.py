@@ -1,7 +1,6 @@
-"""What is read from a saved file is checked here before it becomes part of an object.
+"""Checks of saved data, and saving of the random generator and the best point.
 
-Each object dumps and restores itself, beside its fields; here are the checks that they share, and the two
-that are not ours to add methods to: NumPy's generator, and the best point, which many hold.
+All other objects have their own `dump` and `restore`, which share these checks.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Saved = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, in dictionaries too, as JSON data."""
+    """Convert NumPy numbers and arrays, also in dictionaries, to JSON data."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
@@ -53,12 +52,12 @@ def restore_best(metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], d: i
     if "best.x" not in arrays:
         return Best(None, np.inf, 0)
     x, fun = finite(arrays["best.x"], (d,)).copy(), finite(arrays["best.fun"], ())
-    x.setflags(write=False)  # it is handed out
+    x.setflags(write=False)  # users receive it
     return Best(x, float(fun), count(metadata["best_evaluation"]))
 
 
 def restore_rng(state: dict[str, Any]) -> np.random.Generator:
-    """From what `plain(rng.bit_generator.state)` gave."""
+    """Return the generator with the state that `plain(rng.bit_generator.state)` gave."""
     name = state["bit_generator"]
     if name not in BIT_GENERATORS:
         raise SnapshotError(f"random generator {name!r}, wanted one of {', '.join(BIT_GENERATORS)}")

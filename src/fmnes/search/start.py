@@ -1,4 +1,4 @@
-"""How a search begins: the arguments that its first generation depends on, checked."""
+"""The start of a search: the checked arguments that its first generation depends on."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ from fmnes.strategies.base import check_choice, default_population_size
 
 @dataclass(frozen=True, eq=False)
 class Start:
+    """Checked arguments of a search."""
+
     x0: Vector
     steps: NDArray[Any]
-    """sigma0 as it was given: a number, or one for each coordinate."""
+    """sigma0 as given: a number, or one per coordinate."""
     strategy: Strategy
     max_redraws: int | None
-    """Of `Resampling`; None: failed points are not redrawn."""
+    """Limit of `Resampling`; None: failed points are not redrawn."""
     population_size: int
     bounds: Bounds | None
-    """One lower and one upper bound for each coordinate."""
+    """One lower and one upper bound per coordinate."""
     bounds_as: str
     """ "map": every point is mapped inside; "failure": one outside has failed."""
     sigma: float
-    """The step size: `steps`, or their geometric mean; no longer than the bounds allow."""
+    """The step size: `steps` or their geometric mean, limited by the bounds."""
     scale: Vector | None
-    """What each coordinate is multiplied with, if `steps` are several."""
+    """Factor of each coordinate, if there are several `steps`."""
     integers: Vector | None
-    """The width of each coordinate's grid, 0 for a real one; None: all are real."""
+    """Grid width of each coordinate, 0 for a real one; None: all are real."""
     grid: Grid | None
-    """What the discrete coordinates may be; None: there are none."""
+    """The values of the discrete coordinates; None: all are real."""
 
     @classmethod
     def of(
@@ -78,23 +80,23 @@ class Start:
 
     @property
     def box(self) -> Box | None:
-        """What maps the search's points inside the bounds; None if there is nothing to map."""
+        """The map of points into the bounds; None if no map is needed."""
         if self.bounds is None or self.bounds_as != "map":
             return None
         if self.grid is None:
             return Box.of(self.bounds, self.steps)
-        # Those on a grid end with it, and have no bound to come near to.
+        # Discrete coordinates are limited by their grid instead.
         lower, upper = self.bounds.lower.copy(), self.bounds.upper.copy()
         lower[self.grid.where], upper[self.grid.where] = -np.inf, np.inf
         return Box.of(Bounds(lower, upper), self.steps)
 
     @property
     def repeats(self) -> bool:
-        """Is every coordinate discrete, so that points come again?"""
+        """Is every coordinate discrete, so that points repeat?"""
         return self.grid is not None and self.grid.covers_all
 
     def arguments(self) -> dict[str, Any]:
-        """Those that make this start again."""
+        """Return arguments of `Optimizer` that give this start."""
         method: Any = self.strategy
         if self.max_redraws is not None:
             method = Resampling(method, self.max_redraws)
@@ -109,7 +111,7 @@ class Start:
         }
 
     def again(self, x0: Vector, sigma0: NDArray[Any], population_size: int) -> dict[str, Any]:
-        """The arguments that make this start again, but for these."""
+        """Return arguments of `Optimizer` that give this start with these changes."""
         start = self
         if start.strategy.population_size is not None:
             strategy = replace(start.strategy, population_size=None)  # type: ignore[type-var]
@@ -143,7 +145,7 @@ class Start:
 
     @classmethod
     def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Start:
-        """Through the ordinary checks, which hold for a file too."""
+        """Restore with the usual checks of arguments."""
         shape = {"B0": arrays["B0"]} if "B0" in arrays else {}
         method: Any = METHODS[metadata["method"]](**metadata["settings"], **shape)
         if metadata["max_redraws"] is not None:

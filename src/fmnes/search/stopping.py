@@ -1,4 +1,8 @@
-"""Stopping criteria."""
+"""Stopping criteria.
+
+Each criterion is a function of a view and of the last generations. All tolerances are relative: steps to the
+initial step size, values to their magnitude. Failed values never enter a difference (inf − inf).
+"""
 
 from __future__ import annotations
 
@@ -19,70 +23,63 @@ if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer
 
 
-# -- When a run should end: each criterion a small function of the view and of what the last generations
-# gave.
-#
-# All tolerances are relative: steps to the initial step size, values to their own magnitude. Failed values
-# never enter a difference, so no inf − inf can keep a run from stopping.
-
-
-#: Largest ratio of the covariance's eigenvalues that float64 can work with.
+#: Largest condition number of the covariance for float64.
 MAX_CONDITION = 1e14
-#: A run whose step size has grown by this factor is not converging to anything.
+#: A run whose step size has grown by this factor diverges.
 MAX_STEP_GROWTH = 1e20
 #: Smallest step whose square is still a normal float64.
 MIN_STEP = 1e-150
 
-#: Points fail where a search is if more than this share of its last generations did.
+#: Points fail in the region of a search if more than this share of its last generations failed.
 FAILING_SHARE = 0.05
 
-#: How much shorter each feasible value allows the steps to become, as a logarithm and times d. The first one
-#: of a generation allows nothing: one value leaves no choice. Ordinary searches need a third of this or less.
+#: How much each feasible value but the first of a generation (no selection among one) supports shorter
+#: steps, as a logarithm times d. Ordinary searches need a third of this or less.
 SUPPORT = 0.33
-#: Steps that are shorter than that by more than this, as a logarithm, have shrunk by chance.
+#: Steps that are shorter than supported by more than this, as a logarithm, have shrunk by chance.
 MAX_UNSUPPORTED = 3.0
 
 
 @dataclass
 class Recent:
-    """What the last generations gave; plain numbers, so that it can be saved and restored."""
+    """Results of the last generations."""
 
     window: int
-    """Generations over which values must not have changed. 10 + 30 d/λ, as in CMA-ES practice."""
+    """Generations without change that mean convergence: 10 + 30 d/λ, as usual for CMA-ES."""
     bests: deque[float] = field(default_factory=deque)
-    """Best value of each of the last `window` generations; +inf for one that failed entirely."""
+    """Best value of each of the last `window` generations; +inf if all points failed."""
     failed: deque[float] = field(default_factory=deque)
-    """Share of each of those generations that failed, or lay outside bounds that count as failures."""
+    """Share of failed points in each of those generations."""
     flat: int = 0
-    """Generations in a row whose feasible values were all equal."""
+    """Consecutive generations whose feasible values were all equal."""
     infeasible: int = 0
-    """Generations in a row without one feasible value."""
+    """Consecutive generations without a feasible value."""
     unevaluated: int = 0
-    """Generations in a row without one evaluation (all points known, or out of bounds that fail)."""
+    """Consecutive generations without an evaluation (all points known or outside)."""
     d: int = 1
     """Coordinates."""
     unsupported: float = 0.0
-    """By how much the steps have shrunk, as a logarithm, beyond what the feasible values support."""
+    """Shrinkage of the steps beyond what the feasible values support, as a logarithm."""
 
     @classmethod
     def for_problem(cls, d: int, population_size: int, discrete: bool = False) -> Recent:
-        """discrete: is every coordinate? Then no step vanishes, and the values alone say when it is over."""
+        """discrete: all coordinates are discrete, and only values show convergence."""
         window = 10 + -(-30 * d // population_size)
         if discrete:
-            # The margin tries each of the up to 2d neighbours of a point once in 2d generations, on average.
-            # After so many, one of them is still untried in one of 20 runs.
+            # The margin draws each of up to 2d neighbours once in 2d generations, on average. After this
+            # window one of them is still untried in one of 20 runs.
             window = max(window, math.ceil(2 * d * math.log(40 * d)))
         window = min(window, 2000)
         return cls(window, deque(maxlen=window), deque(maxlen=window), d=d)
 
     @property
     def patience(self) -> int:
-        """Generations in a row without one feasible value, or without one evaluation, that end a run."""
+        """Consecutive generations without a feasible value, or without an evaluation, that end a run."""
         return max(50, self.window)
 
     @property
     def failing(self) -> bool:
-        """Has more than a chance failure now and then spoilt the last generations?"""
+        """Did more than FAILING_SHARE of the last generations fail?"""
         return sum(self.failed) > FAILING_SHARE * len(self.failed)
 
     @property
@@ -91,9 +88,9 @@ class Recent:
         return self.unsupported <= MAX_UNSUPPORTED
 
     def add(self, feasible: list[float], evaluated: bool, size: int, shrinkage: float = 0.0) -> None:
-        """Take in one complete generation: its feasible values, whether anything was evaluated, and its λ.
+        """Add a complete generation: its feasible values, whether a point was evaluated, and its λ.
 
-        shrinkage: by how much its update has shortened the steps, as a logarithm.
+        shrinkage: how much its update shortened the steps, as a logarithm.
         """
         support = SUPPORT * max(0, len(feasible) - 1) / self.d
         self.unsupported = max(0.0, self.unsupported + shrinkage - support)
@@ -112,7 +109,7 @@ class Recent:
         }
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        """Into a fresh one, which knows its window."""
+        """Restore into a new object, which has its window."""
         bests = arrays["recent_bests"]
         if np.isnan(shaped(bests, (min(bests.size, self.window),))).any():
             raise SnapshotError("NaN among the recent values")
@@ -151,7 +148,7 @@ def nothing_feasible(recent: Recent) -> Stop | None:
 
 
 def nothing_new(recent: Recent) -> Stop | None:
-    """All points are known, and not only known to fail."""
+    """All points of many generations are known, and not all fail."""
     if recent.unevaluated < recent.patience or recent.infeasible >= recent.patience:
         return None
     return Stop(StopReason.REPEATED, f"no new one in {recent.unevaluated} generations")
@@ -166,7 +163,7 @@ def flat(recent: Recent) -> Stop | None:
 
 
 def values_settled(recent: Recent, ftol: float | None) -> Stop | None:
-    """The best values of a whole window agree to `ftol` of their magnitude."""
+    """The best values of a window agree within `ftol` of their magnitude."""
     if ftol is None or len(recent.bests) < recent.window:
         return None
     low, high = min(recent.bests), max(recent.bests)
@@ -179,7 +176,7 @@ def values_settled(recent: Recent, ftol: float | None) -> Stop | None:
 
 
 def steps_vanished(view: View, sigma0: float, xtol: float | None) -> Stop | None:
-    """The longest step is below `xtol` of the initial one, or no coordinate can hold it any more."""
+    """The longest step is below `xtol` times the initial one, or below the resolution of x."""
     longest = view.sigma * float(view.axis_lengths.max())
     if xtol is not None and longest < xtol * sigma0:
         return Stop(StopReason.XTOL, f"longest step {longest:.3g} < {xtol:.3g} × sigma0 {sigma0:.3g}")
@@ -215,9 +212,9 @@ def search_ended(
     ftol: float | None,
     steps: View | None = None,
 ) -> Stop | None:
-    """The first criterion that the search itself meets; the user's own limits are the two at the top.
+    """Return the first criterion that holds, without the user's limits.
 
-    steps: the view of those coordinates whose steps can vanish, where they are not all.
+    steps: the view of the coordinates whose steps can vanish, if not all.
     """
     return (
         nothing_new(recent)
@@ -230,24 +227,19 @@ def search_ended(
     )
 
 
-# -- Whether a search is to end, and what it looks like where it ends.
-#
-# The criteria are in stopping.py; here they are asked of a search, by those who run one.
-
-
 def stop_at(search: Optimizer, view: View) -> Stop | None:
-    """Why it is time to stop, or None, for a view of the search that was taken already."""
+    """Return why a search stops, or None, given its current view."""
     stop = limit_reached(search) or settled_at(search, view)
     return stop if stop and next_poll(search, stop.reason) is None else None
 
 
 def settled_at(search: Optimizer, view: View) -> Stop | None:
-    """The same, whatever is left to evaluate before (polling.py), and without the user's limits."""
+    """Return why a search has ended by itself, before polling."""
     if all_known(search):
         found = np.isfinite(search._best.fun)
         reason = StopReason.REPEATED if found else StopReason.NO_FEASIBLE
         return Stop(reason, f"all {number_of_points(search._start.grid):.0f} points of the space")
-    if search._distribution.own_units:  # compare the mean with steps in the same units
+    if search._distribution.own_units:  # mean and steps in the same units
         view = replace(view, mean=search._distribution.state.mean)
     xtol = None if search._start.repeats else search.xtol  # the steps of a grid never vanish
     steps = _in_real_coordinates(search, view)
@@ -255,7 +247,7 @@ def settled_at(search: Optimizer, view: View) -> Stop | None:
 
 
 def limit_reached(search: Optimizer) -> Stop | None:
-    """The criteria that need no view, cheap enough to ask after every `tell`."""
+    """Check the criteria that need no view, after every `tell`."""
     stop = target_reached(search._best, search.target) or budget_spent(
         search.evaluations, search.max_evaluations
     )
@@ -272,7 +264,7 @@ def limit_reached(search: Optimizer) -> Stop | None:
 
 
 def steps_below(search: Optimizer, factor: float, view: View) -> Stop | None:
-    """Have the steps shrunk to this multiple of sigma0? Those of a grid never do."""
+    """Are the steps below this multiple of sigma0? On a grid they never are."""
     if search._start.repeats:
         return None
     if search._distribution.own_units:
@@ -281,10 +273,10 @@ def steps_below(search: Optimizer, factor: float, view: View) -> Stop | None:
 
 
 def fails_at(search: Optimizer, stop: Stop) -> bool:
-    """Do points fail where it ended?
+    """Do points fail in the region where the search ended?
 
-    A shape that is too elongated lies flat along what fails: it meets nothing of it any more, so all
-    evaluations are counted there.
+    An ill-conditioned distribution lies along a failing region without points in it, so all evaluations are
+    counted there.
     """
     many = search.n_infeasible > FAILING_SHARE * search.evaluations
     return search._recent.failing or (many and stop.reason is StopReason.ILL_CONDITIONED)
@@ -296,6 +288,6 @@ def redraws_failed(search: Optimizer) -> bool:
 
 
 def _in_real_coordinates(search: Optimizer, view: View) -> View:
-    """Without the discrete ones, if there are others."""
+    """Return the view without discrete coordinates, if only some are discrete."""
     mixed = search._start.grid is not None and not search._start.repeats
     return search._distribution.real_part(view) if mixed else view
