@@ -209,6 +209,20 @@ def test_a_run_goes_on_as_it_began_and_says_so(folder: Path) -> None:
     assert "to start over:  fmnes minimize --archive-existing problem.toml\n" in done.stderr
 
 
+def test_a_budget_that_is_already_used_is_refused(folder: Path) -> None:
+    fmnes("minimize", "problem.toml", cwd=folder)
+    refused = fmnes("resume", "problem.run", "--max-evaluations", "10", cwd=folder)
+    assert refused.returncode == 2 and refused.stdout == ""
+    assert "found 10, but problem.run has used 20 evaluations already; wanted more than 20" in refused.stderr
+    assert fmnes("resume", "problem.run", "--max-evaluations", "25", cwd=folder).returncode == 0
+
+
+def test_reproduce_refuses_before_it_draws_its_bar(tmp_path: Path) -> None:
+    refused = fmnes("reproduce", "nope", cwd=tmp_path)
+    assert refused.returncode == 2 and refused.stderr.startswith("fmnes: what: found 'nope'")
+    assert not list(tmp_path.iterdir())
+
+
 def test_changes_are_told_as_far_as_they_are_known() -> None:
     was: dict[str, Any] = {"objective": {"argv": ["a"], "keep": "all", "old": 1}, "parameters": None}
     now: dict[str, Any] = {"objective": {"argv": ("a",), "keep": "failed", "new": 1}, "parameters": []}

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -261,6 +263,40 @@ def test_a_port_in_use_is_passed_by(tmp_path: Path) -> None:
         with served(tmp_path / "a.run", port) as server:
             assert port < server.server_port < port + 100
             assert "There is no run yet" in ask(server, "GET", f"/{server.token}/")[1]
+
+
+def test_the_terminal_names_the_run_that_it_waits_for(tmp_path: Path) -> None:
+    fmnes.minimize(lambda x: float(x @ x), [1.0], 0.5, rng=1, max_evaluations=5, run_dir=tmp_path / "one.run")
+    run = tmp_path / "on.run"
+    with watching(run, "--port", "8940") as (watcher, _):
+        assert watcher.stdout is not None
+        line = watcher.stdout.readline()
+        assert line == f"found no run in {run} yet; waiting for it to begin; did you mean 'one.run'?\n"
+    with served(run, 8960) as server:
+        assert str(run) in ask(server, "GET", f"/{server.token}/")[1]
+
+
+def test_a_refresh_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "a.run"
+    fmnes.minimize(lambda x: float(x @ x), [1.0], 0.5, rng=1, max_evaluations=20, run_dir=run)
+    opened: list[str] = []
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and str(arguments[0]).startswith(str(run)):
+            opened.append(Path(arguments[0]).name)
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    sys.addaudithook(audit)
+    assert live.content.parts(live.read_run(run), run)["head"]
+    assert opened.count("config.json") == 1
+    assert len([statement for statement in statements if "integrity_check" in statement]) == 1
 
 
 def test_a_run_that_is_damaged_meanwhile_is_told_in_words(tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def reproduce(
     """
     from fmnes_bench.reproduction import reproduce as run
     from fmnes_bench.reproduction.report import HEAD, table_rows
+    from fmnes_bench.reproduction.run import check_arguments
 
+    check_arguments(what, method)
     with show_bar("trials", out) as progress:
         rows = run(what, trials=trials, workers=workers, out=out, method=method, progress=progress)
     if rows:

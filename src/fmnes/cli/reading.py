@@ -50,7 +50,7 @@ _MANY = 1000
 def check_run(run: Path) -> None:
     """Raises RunError for what cannot be a run directory, and says which one may have been meant."""
     if not os.path.lexists(run):
-        raise RunError(f"{run}: found nothing there, wanted a run directory{_similar(run, is_run)}")
+        raise RunError(f"{run}: found nothing there, wanted a run directory{similar_run(run)}")
     if not run.is_dir():
         raise RunError(f"{run}: found a file, wanted a run directory{_meant(run.with_suffix('.run'))}")
     if not os.path.lexists(run / CONFIG):
@@ -92,6 +92,11 @@ def _problems(folder: Path) -> list[Path]:
 
 def _meant(path: Path) -> str:
     return f"; did you mean {str(path)!r}?" if path.is_dir() and is_run(path) else ""
+
+
+def similar_run(run: Path) -> str:
+    """A hint at a run directory with a similar name."""
+    return _similar(run, is_run)
 
 
 def _similar(path: Path, fits: Callable[[Path], bool]) -> str:

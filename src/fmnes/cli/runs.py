@@ -216,6 +216,12 @@ def resume(
     options |= queue_options(queue, workers)
     if forget_failures is not None:
         options["forget_failures"] = forget_failures or True
+    used = read_run(run).answered
+    if max_evaluations is not None and 0 < max_evaluations < used:
+        raise ArgumentError(
+            f"--max-evaluations: found {max_evaluations}, but {run} has used {used} evaluations already; "
+            f"wanted more than {used}: it is the budget of the whole run"
+        )
     budget = max_evaluations or begun.max_evaluations
     display = LiveDisplay(budget, made_before=reading.count_evaluations(run))
 

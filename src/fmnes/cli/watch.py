@@ -19,7 +19,7 @@ from rich.console import Console
 
 from fmnes.cli import messages, reading
 from fmnes.errors import FmnesError
-from fmnes.storage.directory import LOCK
+from fmnes.storage.directory import CONFIG, LOCK
 from fmnes.storage.lock import holder
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ def watch(
         raise FmnesError(f"port: found none from {port} that is free ({error}); wanted one: --port") from None
     console = Console()
     messages.say(console, f"{run} is shown at {server.address}")
+    if not os.path.lexists(run / CONFIG):
+        messages.say(console, f"found no run in {run} yet; waiting for it to begin{reading.similar_run(run)}")
     messages.say(console, "Ctrl-C ends the page, not the run")
     with server, contextlib.ExitStack() as around:
         if open_it and not webbrowser.open(around.enter_context(_hidden(server.address))):

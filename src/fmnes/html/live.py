@@ -149,4 +149,7 @@ def _part(name: str, run: Run) -> str:
 
 
 def _waiting(path: Path) -> dict[str, str]:
-    return {"head": f"<h1>{markup.text(path.name)}</h1>\n<p>There is no run yet; the page waits for it.</p>"}
+    where = markup.code(path)
+    return {
+        "head": f"<h1>{markup.text(path.name)}</h1>\n<p>There is no run yet in {where}; waiting for it.</p>"
+    }

@@ -81,9 +81,7 @@ def reproduce(
     method: only this one.
     progress: called with the work done and the work in all.
     """
-    if what not in WHAT:
-        raise ArgumentError(f"what: found {what!r}, wanted one of {', '.join(WHAT)}{nearest(what, WHAT)}")
-    check_method(method)
+    check_arguments(what, method)
     trials = check_number("trials", trials, above=0, whole=True)
     folder = Path(out)
     rows = _rows(what, method)
@@ -119,6 +117,13 @@ def reproduce(
     (folder / "report.html").write_text(page(report.TITLE, sections, intro, svg), encoding="utf-8")
     write_results_csv(folder / "results.csv", results)
     return results
+
+
+def check_arguments(what: str, method: str | None) -> None:
+    """Raise ArgumentError unless there are such experiments and such a method."""
+    if what not in WHAT:
+        raise ArgumentError(f"what: found {what!r}, wanted one of {', '.join(WHAT)}{nearest(what, WHAT)}")
+    check_method(method)
 
 
 def _rows(what: str, method: str | None) -> list[Published]:
