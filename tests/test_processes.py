@@ -344,6 +344,51 @@ def test_a_suspended_job_is_not_timed_out(tag: str, tmp_path: Path) -> None:
         assert driver.communicate()[0].split() == ["value", "value"]
 
 
+#: Runs in place of the guard: takes one point as an evaluator does, then ends with an invalid report.
+BROKEN_GUARD = """
+import os, socket, struct
+channel = socket.socket(fileno=0)
+stream = channel.makefile("rb")
+def read():
+    return stream.read(*struct.unpack("<Q", stream.read(8)))
+stream.readline()
+read()
+ready = b"r%d" % os.getpid()
+channel.sendall(struct.pack("<Q", len(ready)) + ready)
+read()
+os.write(2, b"\\n" + {report!r})
+"""
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        b"{}",
+        b"[]",
+        b"7",
+        b'{"status": 0, "killed": false}',
+        b'{"status": 0, "killed": false, "time": 1.0}',
+        b'{"status": "none", "killed": false, "time": 1e9, "output": []}',
+        b'{"status": 0, "killed": 1, "time": 1e9, "output": []}',
+        b'{"status": 0, "killed": false, "time": "late", "output": []}',
+        b'{"status": 0, "killed": false, "time": 1e9, "output": [["x"]]}',
+        b'{"status": 0, "killed": false, "time": 1e9, "output": {"1": 2}}',
+        b"[" * 50_000,
+    ],
+    ids=lambda report: report[:60].decode(),
+)
+def test_an_invalid_report_of_a_guard_is_a_lost_evaluation(
+    report: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "guard.py"
+    script.write_text(BROKEN_GUARD.format(report=report))
+    monkeypatch.setattr("fmnes.evaluation.workers.guard.__file__", str(script))
+    with Workers(faults.right, 1) as workers:
+        ((_, outcome),) = workers(tasks(1))
+    assert (outcome.status, outcome.fault) == ("lost", ""), outcome
+    assert outcome.detail.endswith(report.decode()[-100:])
+
+
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_guard_that_reports_late_is_not_the_points_fault(
     comes_back: bool, tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

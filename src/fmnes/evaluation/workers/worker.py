@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import selectors
@@ -15,15 +14,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fmnes.arguments import is_number
 from fmnes.evaluation import supervision
 from fmnes.evaluation.exit_status import outcome_of_death
 from fmnes.evaluation.workers import guard
 from fmnes.evaluation.workers.messages import LENGTH, LONGEST_ANSWER, READY, frame
-from fmnes.outcome import DETAIL_LIMIT, Outcome
+from fmnes.outcome import DETAIL_LIMIT, Outcome, read_json
 from fmnes.result import Vector
 
 #: Seconds to wait for a killed worker.
@@ -246,21 +246,37 @@ class Worker:
 
     def _exit(self) -> WorkerExit:
         """Derive how it ended from the guard's report."""
-        try:
-            report = json.loads(self._report.rpartition(b"\n")[2])
-            code, killed = report["status"], report["killed"]
-        except (ValueError, TypeError):
+        report = _read_report(bytes(self._report))
+        if report is None:
             # The guard failed and wrote why, or it was killed, or it is still silent.
-            words = self._report.decode(errors="replace").strip()
             if self._alive_when_killed and self._killed_for:
                 return WorkerExit(self._killed_for)
+            words = self._report.decode(errors="replace").strip()
             return WorkerExit(replace(outcome_of_death(None), detail=words[-DETAIL_LIMIT:]))
-        decided = self._killed_for if killed else None
-        return WorkerExit(
-            decided or outcome_of_death(code, stopping=killed), report["time"], report["output"]
-        )
+        decided = self._killed_for if report["killed"] else None
+        outcome = decided or outcome_of_death(report["status"], stopping=report["killed"])
+        return WorkerExit(outcome, report["time"], report["output"])
 
     def _forget(self, connection: socket.socket) -> None:
         if connection.fileno() >= 0:
             self._selector.unregister(connection)
             connection.close()
+
+
+def _read_report(data: bytes) -> dict[str, Any] | None:
+    """Parse the last line of a guard's report; None for anything that `guard.py` does not write."""
+    try:
+        report = read_json(data.rpartition(b"\n")[2])
+    except ValueError:
+        return None
+    if not isinstance(report, dict) or set(report) != {"status", "killed", "time", "output"}:
+        return None
+    output = report["output"]
+    valid = type(report["status"]) is int and type(report["killed"]) is bool and is_number(report["time"])
+    valid = valid and isinstance(output, list) and all(map(_is_piece, output))
+    return report if valid else None
+
+
+def _is_piece(found: Any) -> bool:
+    """Whether it is a time and a text."""
+    return isinstance(found, list) and len(found) == 2 and is_number(found[0]) and isinstance(found[1], str)
