@@ -18,7 +18,7 @@ import pytest
 import fmnes
 from fmnes import StopReason
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executor import ExecutorEvaluator, count_workers, evaluator_by
+from fmnes.evaluation.executor import ExecutorEvaluator, count_workers, executor_evaluator
 from tests.clusters.objectives import (
     ends_its_driver,
     fails_variously,
@@ -111,7 +111,7 @@ def test_a_program(engine: Executor, tmp_path: Path) -> None:
     assert result == fmnes.minimize(command, [1.0], 0.5, rng=1, max_evaluations=12)
     assert result.n_infeasible > 0
     slow = fmnes.Command([sys.executable, "-c", "import time; time.sleep(60)", "{x0}"], keep="none")
-    evaluator = evaluator_by(engine, slow, 1, timeout=0.5)
+    evaluator = executor_evaluator(engine, slow, 1, timeout=0.5)
     outcomes = dict(evaluator([Task(np.zeros(1), 0, 0)]))
     assert (outcomes[0].status, outcomes[0].fault) == ("infeasible", "timeout")
 

@@ -26,7 +26,7 @@ from fmnes import Command, Real, minimize, read_run
 from fmnes.errors import ArgumentError, MissingExtra, ObjectiveError
 from fmnes.evaluation import remote
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executor import ExecutorEvaluator, Linked, count_workers, evaluator_by
+from fmnes.evaluation.executor import ExecutorEvaluator, LinkedFuture, count_workers, executor_evaluator
 from fmnes.outcome import Outcome
 from tests import faults
 
@@ -374,7 +374,7 @@ def test_what_is_abandoned_is_ended_where_it_runs(
     executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(remote, "_PATIENCE", math.inf)  # only the worker's confirmation ends the wait
+    monkeypatch.setattr(remote, "_ABANDON_SECONDS", math.inf)  # only the worker's confirmation ends the wait
     pids: list[int] = []
     thread = threading.Thread(target=lambda: pids.append(abandoned(executor, tmp_path / "pid")), daemon=True)
     thread.start()
@@ -437,7 +437,7 @@ def test_a_program_by_an_executor(thread_pool: Executor, tmp_path: Path) -> None
     assert (result.x, result.fun, result.nfev) == (expected.x, expected.fun, expected.nfev)
     assert result.n_infeasible == expected.n_infeasible > 0 and list((tmp_path / "kept").iterdir())
     slow = Command([sys.executable, "-c", "import time; time.sleep(60)", "{x0}"], keep="none")
-    ((_, outcome),) = evaluator_by(thread_pool, slow, 1, timeout=0.5)([Task(np.zeros(1), 0, 0)])
+    ((_, outcome),) = executor_evaluator(thread_pool, slow, 1, timeout=0.5)([Task(np.zeros(1), 0, 0)])
     assert (outcome.status, outcome.fault) == ("infeasible", "timeout")
 
 
@@ -479,15 +479,15 @@ def test_a_missing_extra_names_the_install_line(
 
 def test_a_linked_future_follows_and_is_cancelled_once() -> None:
     ended: list[str] = []
-    future, theirs = Linked(lambda: ended.append("end")), Future[Any]()
+    future, theirs = LinkedFuture(lambda: ended.append("end")), Future[Any]()
     theirs.set_result(3)
     future.follow(theirs)
     assert future.result() == 3 and not future.cancel() and not ended
-    future = Linked(lambda: ended.append("end"))
+    future = LinkedFuture(lambda: ended.append("end"))
     assert future.cancel() and ended == ["end"]
     future.follow(theirs)  # too late
     assert future.cancelled()
-    failed, theirs = Linked(lambda: None), Future[Any]()
+    failed, theirs = LinkedFuture(lambda: None), Future[Any]()
     theirs.set_exception(ValueError("no"))
     failed.follow(theirs)
     with pytest.raises(ValueError, match="no"):

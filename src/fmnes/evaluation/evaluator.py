@@ -15,15 +15,12 @@ from fmnes.outcome import Outcome
 from fmnes.result import Vector
 from fmnes.space import Space
 
-# -- What an evaluator is, and which one a run gets: whoever calls the objective does it behind this.
-
-
-#: The generation that the start's own evaluation is said to be of.
+#: The generation number of the evaluation of the start point.
 START = -1
 
 
 class Task(NamedTuple):
-    """One evaluation to make, and its name."""
+    """One evaluation to make, and its identity."""
 
     x: Vector
     generation: int
@@ -34,7 +31,7 @@ class Task(NamedTuple):
 
     @property
     def point(self) -> tuple[int, int, int, int]:
-        """The name of its point: all tries of it have that in common."""
+        """Identifies the point: equal for all attempts."""
         return self.restart, self.generation, self.slot, self.redraw
 
     @property
@@ -42,15 +39,15 @@ class Task(NamedTuple):
         return self.restart, self.generation, self.slot, self.redraw, self.attempt
 
 
-#: Each finished task's position in its batch, and what came of it.
+#: Position in the batch and outcome of each finished task.
 Outcomes = Generator[tuple[int, Outcome], None, None]
 
 
 class Evaluator(Protocol):
     """Yields (position in `tasks`, outcome) for each task as it finishes, in any order.
 
-    Whoever consumes it may stop early: closing the iterator abandons the tasks that are left. So does the
-    deadline, a time of time.monotonic(): the iterator then ends early, without an outcome for them.
+    Closing the iterator abandons the remaining tasks. At the deadline, a time of time.monotonic(), the
+    iterator ends without outcomes for them.
     """
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes: ...
@@ -70,12 +67,12 @@ def choose_evaluator(
     kept_in: str | None = None,
     space: Space | None = None,
 ) -> Evaluator:
-    """Whoever calls the objective, by what was asked for. Processes are POSIX's: loaded only where wanted.
+    """Return the evaluator for these options. Modules that need POSIX are imported only if they are used.
 
-    kept_in: the folder for what is kept of a Command's failed evaluations; made when there is something.
-    space: named parameters; the objective gets its points in their words.
+    kept_in: the folder for directories of a Command's failed evaluations, created when needed.
+    space: named parameters; the objective gets its points by name.
     """
-    from fmnes.evaluation.exit_status import RetryKilled  # each of them knows this module
+    from fmnes.evaluation.exit_status import RetryKilled  # these import this module
     from fmnes.evaluation.programs.command import Command
     from fmnes.evaluation.serial import Serial, Vectorized
 
@@ -87,19 +84,19 @@ def choose_evaluator(
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
         make = getattr(executor, "make_evaluator", None)
         if make is not None and not isinstance(executor, type):
-            # One that does more than submit, such as a queue of files, evaluates in its own way.
+            # Such as a FileQueue, which does more than submit.
             made: Evaluator = make(fun, d, timeout=timeout, retries=retries, kept_in=kept_in, space=space)
             return made
-        from fmnes.evaluation.executor import evaluator_by
+        from fmnes.evaluation.executor import executor_evaluator
 
-        return evaluator_by(executor, fun, d, timeout=timeout, space=space)
+        return executor_evaluator(executor, fun, d, timeout=timeout, space=space)
     if isinstance(fun, Command):
         if vectorized:
             raise ArgumentError("fun: found a Command together with vectorized; wanted workers=")
         from fmnes.evaluation.programs.preflight import check_runnable
 
         command = fun if timeout is None else replace(fun, timeout=timeout)
-        # Any point will do: it tells the names, and which of them are whole numbers.
+        # Any point shows the names, and which of them are integers.
         check_runnable(command, d, None if space is None else space.named(np.zeros(d)))
         from fmnes.evaluation.programs.runner import CommandEvaluator
 
@@ -118,24 +115,21 @@ def choose_evaluator(
     return Serial(fun, on_error)
 
 
-# -- Tasks that are not all known when a batch begins: whoever evaluates them asks for more when it has
-# room.
-
-
 class TaskStream(Sequence[Task]):
-    """A batch that grows: `draw` gives its next task, or None if there is none at the moment.
+    """A batch that grows: `draw` returns the next task, or None if there is none at the moment.
 
-    An evaluator that knows it (`takes_ahead`) ends a batch when it has nothing under way and gets nothing.
+    An evaluator that supports it (`takes_ahead`) asks for more tasks when it has room. The batch ends when
+    nothing is running and `draw` returns None.
     """
 
     def __init__(self, draw: Callable[[], Task | None]) -> None:
         self._draw = draw
         self._count = 0
         self._tasks: dict[int, Task] = {}
-        """Those that are not done with; the others would fill the memory of a long run."""
+        """Unfinished tasks only, to limit the memory of a long run."""
 
     def grow(self) -> int | None:
-        """The position of the next task."""
+        """Draw the next task and return its position."""
         task = self._draw()
         if task is None:
             return None
@@ -144,11 +138,11 @@ class TaskStream(Sequence[Task]):
         return self._count - 1
 
     def pop(self, position: int) -> Task:
-        """A task that is done with."""
+        """Remove and return a finished task."""
         return self._tasks.pop(position)
 
     def left(self) -> list[Task]:
-        """Those that are not done with."""
+        """Return the unfinished tasks."""
         return list(self._tasks.values())
 
     @overload
@@ -161,12 +155,12 @@ class TaskStream(Sequence[Task]):
         return self._tasks[position]
 
     def __len__(self) -> int:
-        """How many there have been so far."""
+        """Return the number of tasks drawn so far."""
         return self._count
 
 
-def further(tasks: Sequence[Task], room: float) -> list[int]:
-    """The positions of up to so many tasks that come to the batch now; none, if it was all there at once."""
+def draw_more(tasks: Sequence[Task], room: float) -> list[int]:
+    """Draw up to `room` tasks from a TaskStream and return their positions; none for other sequences."""
     found: list[int] = []
     if isinstance(tasks, TaskStream):
         while len(found) < room and (position := tasks.grow()) is not None:
@@ -175,7 +169,7 @@ def further(tasks: Sequence[Task], room: float) -> list[int]:
 
 
 def check_takes_stream(evaluator: Any, overlap: float) -> None:
-    """Closes the evaluator if it does not."""
+    """Raise ArgumentError, and close the evaluator, if it does not support a TaskStream."""
     if overlap and not getattr(evaluator, "takes_ahead", False):
         evaluator.close()
         raise ArgumentError(
@@ -184,18 +178,15 @@ def check_takes_stream(evaluator: Any, overlap: float) -> None:
         )
 
 
-# -- An objective of named parameters, as whoever evaluates it calls it: with the search's numbers.
-
-
 class Named:
     """Calls `fun` with {name: value} in the user's units; if it is `vectorized`, with {name: (n,)}."""
 
     def __init__(self, fun: Callable[[Any], Any], space: Space, vectorized: bool) -> None:
         self._fun = fun
-        self._told = space.columns if vectorized else space.named
+        self._convert = space.columns if vectorized else space.named
 
     def __call__(self, x: NDArray[np.float64]) -> Any:
-        return self._fun(self._told(x))
+        return self._fun(self._convert(x))
 
     def __repr__(self) -> str:
         return repr(self._fun)

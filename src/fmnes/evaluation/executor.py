@@ -1,9 +1,9 @@
-"""Evaluation by any `concurrent.futures.Executor`: threads, processes, a cluster. It needs `submit` only.
+"""Evaluation by any `concurrent.futures.Executor`: threads, processes, a cluster. Only `submit` is needed.
 
-With `timeout`, with a program as objective, and with our own adapters for clusters, each evaluation is made
-by a supervised child where the executor runs it: see `remote.py`. Otherwise the executor calls the objective
-itself. Whatever the objective or its child reports is the point's. If the future itself fails (a broken pool,
-a dead node), nobody knows whose fault that was: the evaluation is lost, never infeasible.
+With `timeout`, with a program as objective, and with the cluster adapters of this package, each evaluation is
+made by a supervised child process on the executor's machine: see `remote.py`. Otherwise the executor calls
+the objective itself. If the future itself fails (a broken pool, a dead node), the cause is unknown: the
+evaluation is lost, never failed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 from fmnes.arguments import check_callable, shown
 from fmnes.errors import ArgumentError, ObjectiveError
 from fmnes.evaluation import remote
-from fmnes.evaluation.evaluator import Named, Outcomes, Task, TaskStream, further
+from fmnes.evaluation.evaluator import Named, Outcomes, Task, TaskStream, draw_more
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.workers.messages import decode
@@ -38,21 +38,21 @@ from fmnes.space import Space
 
 Plain = tuple[Literal["value", "infeasible", "lost"], float, str, str, str, float, Outputs | None]
 
-#: Seconds after which a cluster, which may grow and shrink, is asked again how large it is.
+#: Seconds between counts of a cluster's workers, which may grow and shrink.
 RECOUNT_SECONDS = 5.0
-#: Seconds after which it is seen whether an engine that can tell is still there.
+#: Seconds between checks whether the executor has ended, if it has `is_gone`.
 LOOK_SECONDS = 1.0
-#: Objectives of up to so many bytes go with every task; larger ones only to workers that do not have them.
+#: Objectives up to this size in bytes go with every task; larger ones only to workers that lack them.
 SMALL = 32_768
 
 
-def evaluator_by(
+def executor_evaluator(
     executor: Any, fun: Any, d: int, *, timeout: float | None = None, space: Space | None = None
 ) -> ExecutorEvaluator:
-    """Whoever evaluates a function or a Command by this executor. Raises ArgumentError for what cannot be."""
+    """Return the evaluator of a function or a Command by this executor; raises ArgumentError."""
     if isinstance(fun, Command):
         command = fun if timeout is None else replace(fun, timeout=timeout)
-        # Any point will do: it tells the names. The program need not be on this machine.
+        # Any point shows the names. The program need not be on this machine.
         check_runnable(command, d, None if space is None else space.named(np.zeros(d)), elsewhere=True)
         return ExecutorEvaluator(command, executor, space=space)
     if callable(fun) and space is not None:
@@ -61,9 +61,9 @@ def evaluator_by(
 
 
 def count_workers(executor: Any) -> int | None:
-    """How many evaluations it makes at a time, as far as it says so."""
-    told = getattr(executor, "n_workers", None)
-    n = told() if callable(told) else getattr(executor, "_max_workers", None)  # of the standard pools
+    """Return the number of workers, if it is known."""
+    count = getattr(executor, "n_workers", None)
+    n = count() if callable(count) else getattr(executor, "_max_workers", None)  # of the standard pools
     return n if isinstance(n, int) and n > 0 else None
 
 
@@ -71,7 +71,7 @@ class _Running(NamedTuple):
     position: int
     task: Task
     cancel_file: str
-    """Of this try, while it runs; see `remote.abandon`."""
+    """Cancels this attempt; see `remote.abandon`."""
 
 
 class ExecutorEvaluator:
@@ -83,27 +83,27 @@ class ExecutorEvaluator:
         check_callable(fun)
         _check(executor)
         isolated = timeout is not None or isinstance(fun, Command) or getattr(executor, "isolates", False)
-        self._way: _Submission = (
+        self._submission: _Submission = (
             _Isolated(fun, executor, timeout, space) if isolated else _Direct(fun, executor)
         )
         self._executor = executor
         self._counted: tuple[float, float] = (0.0, -math.inf)
-        """How many workers there were, and when (time.monotonic())."""
+        """The number of workers, and when they were counted (time.monotonic())."""
 
     takes_ahead = True
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         running: dict[Future[Any], _Running] = {}
         finished: SimpleQueue[Future[Any]] = SimpleQueue()
-        marks, numbers = _new_folder(), itertools.count()
+        folder, numbers = _new_folder(), itertools.count()
 
         def submit(position: int, task: Task, again: bool = False) -> Outcome | None:
-            """An outcome if it cannot even be submitted."""
-            cancel_file = os.path.join(marks, str(next(numbers)))
+            """Submit a task; returns an outcome if that fails."""
+            cancel_file = os.path.join(folder, str(next(numbers)))
             try:
-                future = self._way.submit(task, cancel_file, _left(deadline), again)
+                future = self._submission.submit(task, cancel_file, _left(deadline), again)
             except Exception as error:
-                return self._way.outcome_of_error(error)
+                return self._submission.outcome_of_error(error)
             running[future] = _Running(position, task, cancel_file)
             future.add_done_callback(finished.put)
             return None
@@ -113,45 +113,47 @@ class ExecutorEvaluator:
                 if (outcome := submit(position, task)) is not None:
                     yield position, outcome
             while True:
-                for position in further(tasks, self._room(tasks) - len(running)):
+                for position in draw_more(tasks, self._room(tasks) - len(running)):
                     if (outcome := submit(position, tasks[position])) is not None:
                         yield position, outcome
                 if not running:
                     return
                 try:
-                    future = finished.get(timeout=self._patience(deadline))
+                    future = finished.get(timeout=self._wait_seconds(deadline))
                 except Empty:
                     if _left(deadline) == 0.0:
                         return
-                    if self._is_gone():  # whatever it has not told by now it never will
+                    if self._is_gone():  # the remaining futures will never finish
                         for future in list(running):
                             yield running.pop(future).position, lost("the executor has ended")
                     continue
-                if future not in running:  # it was given up
+                if future not in running:  # already reported as lost
                     continue
                 position, task, _ = running.pop(future)
-                outcome = self._way.collect(future)
+                outcome = self._submission.collect(future)
                 if outcome is None:  # that worker does not have the objective yet
                     outcome = submit(position, task, again=True)
                 if outcome is not None:
                     yield position, outcome
         finally:
-            self._way.abandon([one.cancel_file for future, one in running.items() if not future.cancel()])
+            self._submission.abandon(
+                [one.cancel_file for future, one in running.items() if not future.cancel()]
+            )
 
-    def _patience(self, deadline: float | None) -> float | None:
-        """Seconds to wait until something is looked after; None: until something happens."""
+    def _wait_seconds(self, deadline: float | None) -> float | None:
+        """Return the seconds to wait before the next check; None: until a future is done."""
         left = _left(deadline)
         if getattr(self._executor, "is_gone", None) is None:
             return left
         return LOOK_SECONDS if left is None else min(left, LOOK_SECONDS)
 
     def _is_gone(self) -> bool:
-        """Has the engine ended? Not every future of it hears of that."""
+        """Whether the executor has ended: not all of its futures may notice."""
         is_gone = getattr(self._executor, "is_gone", None)
         return is_gone is not None and is_gone()
 
     def _room(self, tasks: Sequence[Task]) -> float:
-        """How many tasks of a growing batch may be under way: what waits in a queue was drawn too early."""
+        """Return how many tasks of a TaskStream may be running: queued ones would be drawn too early."""
         if not isinstance(tasks, TaskStream):
             return 0
         count, when = self._counted
@@ -161,16 +163,16 @@ class ExecutorEvaluator:
         return count
 
     def close(self) -> None:
-        self._way.close()
+        self._submission.close()
 
 
 def _new_folder() -> str:
-    """The name of a folder that nobody has, and that is hardly ever made."""
+    """Return a unique folder name; the folder is created only to abandon tasks."""
     return os.path.join(tempfile.gettempdir(), f"fmnes-{uuid.uuid4().hex}")
 
 
 def _left(deadline: float | None) -> float | None:
-    """Seconds to wait. More than a lock can wait for is as good as for ever."""
+    """Return the seconds left, at most what a lock can wait for."""
     return None if deadline is None else min(max(deadline - time.monotonic(), 0.0), threading.TIMEOUT_MAX)
 
 
@@ -186,16 +188,13 @@ def _check(executor: Any) -> None:
         )
 
 
-# -- the two ways ----------------------------------------------------------------------------------------
-
-
 class _Submission(Protocol):
-    """How tasks go out, and what comes back."""
+    """How tasks are submitted and results collected."""
 
     def submit(self, task: Task, cancel_file: str, left: float | None, again: bool) -> Future[Any]: ...
     def collect(self, future: Future[Any]) -> Outcome | None: ...
     def outcome_of_error(self, error: BaseException) -> Outcome: ...
-    def abandon(self, marks: list[str]) -> None: ...
+    def abandon(self, cancel_files: list[str]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -217,29 +216,29 @@ class _Direct:
             return read_outcome(status, value, reason, fault, detail, seconds, outputs)
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a CancelledError is no Exception
+        except BaseException as error:  # CancelledError is not an Exception
             return self.outcome_of_error(error)
 
     def outcome_of_error(self, error: BaseException) -> Outcome:
-        """The objective has not reported: its evaluation is lost, unless it could not even be sent."""
+        """Return a lost outcome; raises ArgumentError if the objective cannot be sent."""
         if isinstance(error, pickle.PicklingError) or (
             isinstance(error, (TypeError, AttributeError)) and "pickle" in str(error)
         ):
             raise ArgumentError(
-                f"fun: found {self._fun!r}, which this executor cannot send ({_told(error)}); wanted a "
+                f"fun: found {self._fun!r}, which this executor cannot send ({_describe(error)}); wanted a "
                 "function defined in a module"
             ) from error
         return _lost(error)
 
-    def abandon(self, marks: list[str]) -> None:
-        """No executor can be made to end what it is running."""
+    def abandon(self, cancel_files: list[str]) -> None:
+        """Do nothing: an executor cannot end a running call."""
 
     def close(self) -> None:
         pass
 
 
 def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
-    """Where the executor runs it. Plain data only goes back: an exception of the user's may break a pool."""
+    """Evaluate in the executor's worker. Returns plain data: an exception of the user may break a pool."""
     began = time.monotonic()
     outcome = call(fun, x, elsewhere=True)
     seconds = time.monotonic() - began
@@ -248,29 +247,29 @@ def evaluate(fun: Callable[[Any], Any], x: Vector) -> Plain:
 
 
 class _Isolated:
-    """A child of ours calls the objective, where the executor runs it."""
+    """A supervised child process on the executor's machine calls the objective."""
 
     def __init__(self, fun: Any, executor: Any, timeout: float | None, space: Space | None) -> None:
         self._executor = executor
-        self._sent = remote.pack(fun, timeout, space)
-        self._data: Any = self._sent.data
-        """What brings the objective to a worker: its bytes, or what the engine keeps them under."""
+        self._packed = remote.pack(fun, timeout, space)
+        self._data: Any = self._packed.data
+        """The objective's bytes, or a reference to them from the executor's `put`."""
         self._loaded = False
         """A worker has loaded the objective."""
 
     def submit(self, task: Task, cancel_file: str, left: float | None, again: bool) -> Future[Any]:
-        sent = self._sent
-        data = sent.data if len(sent.data) <= SMALL else self._put() if again else None
+        packed = self._packed
+        data = packed.data if len(packed.data) <= SMALL else self._put() if again else None
         future: Future[Any] = self._executor.submit(
-            remote.evaluate, sent.name, cancel_file, task.x.tobytes(), task.key, left, data
+            remote.evaluate, packed.name, cancel_file, task.x.tobytes(), task.key, left, data
         )
         return future
 
     def _put(self) -> Any:
-        """Engines that move large data in a way of their own get it once."""
+        """Store the objective once in an executor that has `put` for large data."""
         put = getattr(self._executor, "put", None)
-        if put is not None and self._data is self._sent.data:
-            self._data = put(self._sent.data)
+        if put is not None and self._data is self._packed.data:
+            self._data = put(self._packed.data)
         return self._data
 
     def collect(self, future: Future[Any]) -> Outcome | None:
@@ -294,32 +293,32 @@ class _Isolated:
             return self.outcome_of_error(error)
 
     def outcome_of_error(self, error: BaseException) -> Outcome:
-        """Nobody has reported. What the engine kept may be lost as well."""
-        self._data = self._sent.data
+        """Return a lost outcome; data stored by `put` may be lost, too."""
+        self._data = self._packed.data
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "fmnes":
             raise ArgumentError(
                 f"executor: found workers without fmnes ({error}), wanted it installed there, too"
             ) from error
         return _lost(error)
 
-    def abandon(self, marks: list[str]) -> None:
-        remote.abandon(marks)
+    def abandon(self, cancel_files: list[str]) -> None:
+        remote.abandon(cancel_files)
 
     def close(self) -> None:
-        """Children in this process, as threads have them, end now; others when they have been idle."""
-        remote.forget(self._sent.name)
+        """End the children of this process's threads; others end after they have been idle."""
+        remote.forget(self._packed.name)
 
 
 def _lost(error: BaseException) -> Outcome:
-    return lost(f"the executor failed: {_told(error)}")
+    return lost(f"the executor failed: {_describe(error)}")
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error)[:300]}" if str(error) else type(error).__name__
 
 
-class Linked(Future[Any]):
-    """For adapters: a future that follows one of an engine's. To cancel it is to have `end` called."""
+class LinkedFuture(Future[Any]):
+    """For adapters: a future that follows a future of another library. Cancelling it calls `end`."""
 
     def __init__(self, end: Callable[[], object]) -> None:
         super().__init__()
@@ -328,13 +327,13 @@ class Linked(Future[Any]):
     def cancel(self) -> bool:
         if not super().cancel():
             return False
-        with suppress(Exception):  # the engine may be gone
+        with suppress(Exception):  # the executor may be gone
             self._end()
         return True
 
     def follow(self, theirs: Future[Any]) -> None:
-        """Theirs is done."""
-        with suppress(InvalidStateError):  # it was cancelled here
+        """Take over the result of a future that is done."""
+        with suppress(InvalidStateError):  # this future was cancelled
             try:
                 self.set_result(theirs.result())
             except InvalidStateError:

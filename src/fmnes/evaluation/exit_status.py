@@ -1,14 +1,14 @@
-"""What the death of a process means. This file is the only place that decides it, for workers and programs.
+"""The outcome of an evaluation whose process died, for workers and programs.
 
 | the process ended by | the evaluation |
 |---|---|
 | a crash: SIGSEGV, SIGABRT, SIGFPE, … | failed |
-| SIGKILL | failed: that is how a system ends what has eaten its memory |
+| SIGKILL | failed: the system kills processes that run out of memory |
 | SIGTERM, SIGINT, SIGHUP, or the exit code that a shell makes of them | lost: ended from outside |
-| the same at every retry, alone, with the driver well afterwards | failed: it was the point's own doing |
+| the same at every retry, alone, and the driver was not ended | failed: the point caused it |
 | exit code 126 or 127: a program or a shared library is missing or cannot be executed | lost |
 | any other exit code | failed |
-| nobody was left to tell, or the driver itself was stopping | lost |
+| an unknown cause, or the driver itself was stopping | lost |
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, TaskStream, further
+from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, TaskStream, draw_more
 from fmnes.evaluation.supervision import TICK, AwakeClock
 from fmnes.outcome import Outcome, infeasible, lost
 
-#: Signals that no computation raises. (Windows has no SIGHUP.)
+#: Signals that come from outside, not from a computation. (Windows has no SIGHUP.)
 FROM_OUTSIDE = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name)
 )
-#: Exit codes of shells and of the dynamic loader for what cannot run at all, whatever the point is.
+#: Exit codes of shells and of the dynamic loader for programs that cannot run with any point.
 NOT_RUN = {
     126: "it, or a program that it calls, cannot be executed",
     127: "it, a program that it calls or a shared library was not found",
 }
-#: Whoever ends a job's processes one by one has come to the driver, too, after so many seconds.
+#: A batch system that ends all processes of a job has also signalled the driver after this time.
 SETTLE_SECONDS = 10.0
 
 
 def outcome_of_death(code: int | None, *, stopping: bool = False) -> Outcome:
-    """The outcome of an evaluation that ended with its process, which had not answered.
+    """Return the outcome of an evaluation whose process ended without an answer.
 
-    code: its exit code, or minus the signal; None if nobody was left to tell. stopping: the driver was told
-    to stop, or was ending the evaluation for a reason of its own.
+    code: the exit code, negative for a signal; None if unknown. stopping: the driver was stopping, or ended
+    the evaluation itself.
     """
     if stopping:
         return lost("ended with the run")
@@ -48,7 +48,7 @@ def outcome_of_death(code: int | None, *, stopping: bool = False) -> Outcome:
         return lost("nobody was left to tell how it ended")
     number = -code if code < 0 else code - 128
     if number in FROM_OUTSIDE:
-        # The fault marks it as a death that may turn out to be the point's own doing; see `Retried`.
+        # `RetryKilled` uses the fault to detect points that cause such an end themselves.
         return replace(lost(f"ended from outside ({signal_name(number)})"), fault=signal_name(number))
     if code < 0 and signal_name(number) == "SIGKILL":
         return infeasible("killed (SIGKILL), maybe out of memory", fault="SIGKILL")
@@ -68,19 +68,19 @@ def signal_name(number: int) -> str:
 
 
 class RetryKilled:
-    """An evaluator whose points, once ended from outside, are tried again one at a time.
+    """Wraps an evaluator; repeats evaluations that were ended from outside alone, one at a time.
 
-    A simulation may end its own process group (`trap 'kill 0' EXIT`, an MPI abort), which looks exactly like
-    a batch system ending the job. If all `retries` of a point die so with nothing else under way, and the
-    driver is still well a little later, the point has failed. What the objective itself calls lost
-    (`fmnes.Lost`, exit code 75) and what a cluster loses never comes to that.
+    A simulation may end its own process group (`trap 'kill 0' EXIT`, an MPI abort), which looks like a batch
+    system ending the job. If all `retries` of a point end like this while nothing else is running, and the
+    driver still runs SETTLE_SECONDS later, the point has failed. This excludes evaluations that the objective
+    reports as lost (`fmnes.Lost`, exit code 75) and those lost by a cluster.
     """
 
     def __init__(self, evaluator: Evaluator, retries: int) -> None:
         self._evaluator = evaluator
         self._retries = retries
         self._deaths: dict[tuple[int, ...], int] = {}
-        """Of each point that was ended from outside and not answered since: how often so, alone."""
+        """Points that were last ended from outside: how often since the first time, alone."""
 
     @property
     def takes_ahead(self) -> bool:
@@ -101,21 +101,21 @@ class RetryKilled:
                     i = batch[position]
                     if self._repeats(tasks[i], outcome):
                         repeated.append((i, outcome))
-                    else:  # without its mark: nobody else may take what is lost for a fault
+                    else:  # a lost evaluation has no fault for others
                         yield i, replace(outcome, fault="") if outcome.status == "lost" else outcome
-        # One wait for all of them: the driver is well so long after each.
+        # One wait for all of them.
         if repeated and _stays_well(deadline):
             for i, outcome in repeated:
                 yield i, self._verdict(tasks[i], outcome)
 
     def _as_they_come(self, tasks: TaskStream, deadline: float | None) -> Outcomes:
-        """The same of a batch that grows: whoever is to be alone waits until nothing else is under way."""
-        under_way: dict[int, int] = {}  # positions there, and here
+        """The same for a TaskStream: a task that must run alone waits until nothing else is running."""
+        under_way: dict[int, int] = {}  # position in `inner`: position in `tasks`
         next_one: list[int] = []
 
         def draw() -> Task | None:
             if not next_one:
-                next_one.extend(further(tasks, 1))
+                next_one.extend(draw_more(tasks, 1))
             if not next_one:
                 return None
             if self._deaths and under_way:
@@ -140,7 +140,7 @@ class RetryKilled:
         return infeasible(reason, fault=outcome.fault, detail=outcome.detail)
 
     def _repeats(self, task: Task, outcome: Outcome) -> bool:
-        """Whether this was the last try of a point that was ended from outside at each of them."""
+        """Whether a point has been ended from outside at each attempt, the last retry included."""
         if not (outcome.status == "lost" and outcome.fault):
             self._deaths.pop(task.point, None)
             return False
@@ -152,8 +152,8 @@ class RetryKilled:
 
 
 def _stays_well(deadline: float | None) -> bool:
-    """Wait whether the driver itself is ended, too (its SIGTERM is a KeyboardInterrupt here)."""
-    clock = AwakeClock()  # whoever suspends a job may be about to end it
+    """Wait to see whether the driver is ended, too (its SIGTERM raises KeyboardInterrupt here)."""
+    clock = AwakeClock()  # a suspended job may be ended next
     end = clock.now() + SETTLE_SECONDS
     while (left := end - clock.now()) > 0:
         if deadline is not None and time.monotonic() >= deadline:

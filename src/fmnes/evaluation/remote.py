@@ -1,11 +1,11 @@
-"""What runs where an executor runs it: the evaluation is made, timed and watched there, not by the driver.
+"""Evaluation in an executor's worker, by a supervised child process of that worker.
 
-    driver ── the executor's own way ── its worker: `evaluate` ── guard ── child with the objective
+    driver ── the executor ── its worker: `evaluate` ── guard ── child with the objective
 
-The child is one of our own supervised ones, or an external program; so a crash or a hang costs one evaluation
-and never the executor's worker. It is kept for the next task. The objective goes over once: a task has only
-its name, a hash; a worker that does not know it says so, and is sent it. Plain data go back: an object of the
-user's might not survive the way, or break its receiver.
+The child is a worker process or an external program, so a crash or a hang costs one evaluation and never the
+executor's worker. It is reused for the next task. A task contains only the hash of the objective; a worker
+that does not have the objective reports that, and it is sent. Plain data are returned, because an object of
+the user might not be picklable.
 """
 
 from __future__ import annotations
@@ -32,65 +32,70 @@ from fmnes.evaluation.workers.messages import encode
 from fmnes.outcome import lost
 from fmnes.space import Space
 
-#: "outcome": as `encode` writes it, and its seconds. "unknown": the objective by this name has not come here.
+#: "outcome": the bytes of `encode`, and the seconds. "unknown": the objective is not known here.
 #: "broken": it cannot be loaded or run here, and why.
 Answer = tuple[Literal["outcome", "unknown", "broken"], bytes, float]
 
-#: Where Python and what is installed with it are.
+#: Where Python and its packages are installed.
 _INSTALLED = tuple(os.path.join(prefix, "lib") for prefix in {sys.prefix, sys.base_prefix})
-#: A child that nobody has needed for so long ends.
+#: Seconds after which an idle child ends.
 IDLE_SECONDS = 300.0
-#: So many objectives are remembered, and so many idle children of other objectives are kept.
+#: Most objectives that are remembered, and most idle children of other objectives.
 _MOST_KNOWN = _MOST_OTHERS = 4
-#: The driver waits no longer than this for what it has abandoned.
-_PATIENCE = 1.0
+#: Seconds that the driver waits for abandoned evaluations to end.
+_ABANDON_SECONDS = 1.0
 
 
-class Sent(NamedTuple):
-    """An objective on its way, with what it needs there."""
+class PackedObjective(NamedTuple):
+    """A pickled objective, with everything that a worker needs to evaluate it."""
 
     name: str
-    """A hash of all that follows."""
+    """Hash of the data."""
     data: bytes
 
 
 class _Objective(NamedTuple):
     what: bytes | tuple[Command, Space | None]
-    """A function as `ship` makes it, or a program and its parameters."""
+    """A function from `ship`, or a program and its parameters."""
     timeout: float | None
     path: list[str]
-    """Where the driver finds modules of the user's own, such as beside the script: a child looks there first.
-    Not where packages are installed: those are the machine's."""
+    """Folders of the user's own modules, such as that of the script, which a child searches first; without
+    those of installed packages, which each machine has itself."""
 
 
-def pack(fun: Any, timeout: float | None, space: Space | None) -> Sent:
-    """In the driver. Raises ArgumentError if the function cannot be sent."""
+def pack(fun: Any, timeout: float | None, space: Space | None) -> PackedObjective:
+    """Pack the objective in the driver. Raises ArgumentError if the function cannot be sent."""
     if isinstance(fun, Command):
         what: Any = (fun, space)
     else:
-        from fmnes.evaluation.workers.messages import ship  # POSIX's, as all of the workers
+        from fmnes.evaluation.workers.messages import ship  # POSIX only
 
         what = ship(fun)
     path = [os.path.abspath(entry) for entry in sys.path if isinstance(entry, str)]
     path = [entry for entry in path if not entry.startswith(_INSTALLED) and "-packages" not in entry]
     data = pickle.dumps(_Objective(what, timeout, path))
-    return Sent(hashlib.sha256(data).hexdigest()[:32], data)
+    return PackedObjective(hashlib.sha256(data).hexdigest()[:32], data)
 
 
 def evaluate(
-    name: str, mark: str, point: bytes, key: tuple[int, ...], left: float | None, data: bytes | None = None
+    name: str,
+    cancel_file: str,
+    point: bytes,
+    key: tuple[int, ...],
+    left: float | None,
+    data: bytes | None = None,
 ) -> Answer:
-    """In the executor's worker: one evaluation of the objective `name`, whose `data` may come with it.
+    """Make one evaluation of the objective `name` in the executor's worker; `data` may be included.
 
-    mark: see `abandon`. point: float64 bytes. key: the task's. left: seconds until the run is over, when this
-    was sent.
+    cancel_file: see `abandon`. point: float64 bytes. key: of the task. left: seconds until the deadline when
+    this was sent.
     """
     deadline = None if left is None else time.monotonic() + left
     try:
         child = _take(name, data)
-    except OSError as error:  # no more files, no memory: the machine's fault
+    except OSError as error:  # no files or memory left on this machine
         return "outcome", encode(lost(f"no child process could be started: {error}")), 0.0
-    except Exception as error:  # another version of ours, a program that is missing here
+    except Exception as error:  # such as another version of fmnes, or a program that is missing here
         return _broken(error)
     if child is None:
         return "unknown", b"", 0.0
@@ -99,22 +104,22 @@ def evaluate(
     outcome = None
     began = time.monotonic()
     try:
-        child.is_wanted = getattr(_here, "is_wanted", None) or (lambda: not os.path.exists(mark))
+        child.is_wanted = getattr(_here, "is_wanted", None) or (lambda: not os.path.exists(cancel_file))
         with closing(child.evaluator([task], deadline)) as finished:
             outcome = next((outcome for _, outcome in finished), None)
     except (ArgumentError, ObjectiveError) as error:
         return _broken(error)
     finally:
-        if outcome is None:  # it was abandoned, or is broken; in any case it is not to be relied on
+        if outcome is None:  # the evaluation was abandoned, or the child is broken
             child.evaluator.close()
         else:
             _give_back(child)
         with suppress(OSError):
-            os.unlink(mark)
+            os.unlink(cancel_file)
     seconds = time.monotonic() - began
     if outcome is None:
         return "outcome", encode(lost("nobody waited for it any more")), seconds
-    # `encode` leaves out the mark of what was ended from outside: what a cluster loses is never the point's.
+    # `encode` omits the fault of a lost evaluation: one that a cluster loses is never the point's fault.
     return "outcome", encode(outcome), seconds if np.isnan(outcome.seconds) else outcome.seconds
 
 
@@ -123,15 +128,15 @@ def _broken(error: Exception) -> Answer:
     return "broken", words.encode(errors="replace"), 0.0
 
 
-# -- who still waits for it ------------------------------------------------------------------------------
+# -- Cancelling
 
 _here = threading.local()
-"""`is_wanted`, where the engine can tell whether somebody waits for the task of this thread."""
+"""`is_wanted`, if the executor's library can tell whether this thread's task was cancelled."""
 
 
 @contextmanager
-def watched(is_wanted: Callable[[], bool]) -> Iterator[None]:
-    """What is evaluated in this block, by this thread, ends soon after it is not wanted any more."""
+def cancel_unless(is_wanted: Callable[[], bool]) -> Iterator[None]:
+    """End this thread's evaluation in the block soon after `is_wanted` returns False."""
     _here.is_wanted = is_wanted
     try:
         yield
@@ -139,33 +144,32 @@ def watched(is_wanted: Callable[[], bool]) -> Iterator[None]:
         _here.is_wanted = None
 
 
-def abandon(marks: list[str]) -> None:
-    """In the driver: what runs on this machine under these marks ends, and is seen to.
+def abandon(cancel_files: list[str]) -> None:
+    """End, from the driver, the evaluations with these cancel files on this machine, and wait for it.
 
-    A mark is the path of a file that is not there. Once it is, the evaluation ends, wherever that is seen:
-    in threads and processes of this machine. Whoever has ended it removes the file.
+    Each evaluation in a thread or process of this machine ends once its cancel file exists, and removes it.
     """
-    if not marks:
+    if not cancel_files:
         return
-    folder = os.path.dirname(marks[0])
+    folder = os.path.dirname(cancel_files[0])
     try:
         with suppress(OSError):  # a full disk
             os.makedirs(folder, mode=0o700)
-            for mark in marks:
-                with open(mark, "x"):
+            for cancel_file in cancel_files:
+                with open(cancel_file, "x"):
                     pass
-        end = time.monotonic() + _PATIENCE
-        while any(map(os.path.exists, marks)) and time.monotonic() < end:
+        end = time.monotonic() + _ABANDON_SECONDS
+        while any(map(os.path.exists, cancel_files)) and time.monotonic() < end:
             time.sleep(0.01)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# -- the children of this process ------------------------------------------------------------------------
+# -- The children of this process
 
 
 class _Child:
-    """One supervised child, or whoever runs one program at a time. It has one user at a time."""
+    """A supervised child process, or an evaluator of programs; used by one thread at a time."""
 
     def __init__(self, name: str, objective: _Objective) -> None:
         self.name = name
@@ -192,17 +196,17 @@ class _Child:
 
 _lock = threading.Lock()
 _known: dict[str, _Objective] = {}
-"""By name; the latest last."""
+"""Objectives by name, in the order of arrival."""
 _idle: list[_Child] = []
-"""The longest idle first."""
+"""Idle children, the longest idle first."""
 _reaper: threading.Thread | None = None
 
 
 def _take(name: str, data: bytes | None) -> _Child | None:
-    """A child for this thread alone; None if nobody has sent the objective here."""
+    """Return a child for this thread; None if the objective is not known here."""
     with _lock:
         if data is not None and name not in _known:
-            _known[name] = pickle.loads(data)  # from our own driver, by the executor's way
+            _known[name] = pickle.loads(data)  # from our own driver, through the executor
             while len(_known) > _MOST_KNOWN:
                 del _known[next(iter(_known))]
         for child in reversed(_idle):
@@ -231,7 +235,7 @@ def _give_back(child: _Child) -> None:
 
 
 def _reap() -> None:
-    """Ends children that nobody needs: their driver may be gone, and the executor's worker live on."""
+    """End idle children: the executor's worker may outlive the driver."""
     global _reaper
     while True:
         time.sleep(min(IDLE_SECONDS / 4, 15.0))
@@ -248,7 +252,7 @@ def _reap() -> None:
 
 
 def forget(name: str | None = None) -> None:
-    """End this process's idle children of the objective `name`, or all of them."""
+    """Forget the objective `name`, or all of them, and end their idle children."""
     with _lock:
         leaving = [child for child in _idle if name in (child.name, None)]
         _idle[:] = [child for child in _idle if child not in leaving]
@@ -259,8 +263,8 @@ def forget(name: str | None = None) -> None:
             child.evaluator.close()
 
 
-def _in_a_fork() -> None:
-    """They are the parent's children, and its locks may be held."""
+def _reset_in_fork() -> None:
+    """Drop the parent's children and its locks, which may be held."""
     global _lock, _reaper
     _lock, _reaper = threading.Lock(), None
     _idle.clear()
@@ -268,5 +272,5 @@ def _in_a_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_a_fork)
+    os.register_at_fork(after_in_child=_reset_in_fork)
 atexit.register(forget)

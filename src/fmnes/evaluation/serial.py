@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import Infeasible, Lost, ObjectiveError
-from fmnes.evaluation.evaluator import Outcomes, Task, further
+from fmnes.evaluation.evaluator import Outcomes, Task, draw_more
 from fmnes.outcome import (
     WRONG_TYPE,
     Outcome,
@@ -38,7 +38,7 @@ class Serial:
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         waiting = deque(range(len(tasks)))
         while True:
-            waiting.extend(further(tasks, 1 - len(waiting)))
+            waiting.extend(draw_more(tasks, 1 - len(waiting)))
             if not waiting or (deadline is not None and time.monotonic() >= deadline):
                 return
             position = waiting.popleft()
@@ -57,7 +57,7 @@ class Vectorized:
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         began = time.monotonic()
         values = call_vectorized(self.fun, np.array([task.x for task in tasks])) if tasks else ()
-        seconds = (time.monotonic() - began) / max(len(tasks), 1)  # nobody can tell them apart
+        seconds = (time.monotonic() - began) / max(len(tasks), 1)  # the average
         for position, value in enumerate(values):
             yield position, replace(from_number(float(value)), seconds=seconds)
 
@@ -66,12 +66,12 @@ class Vectorized:
 
 
 def call_or_raise(fun: Callable[[Any], Any], x: Any) -> Outcome:
-    """Like `call`, but an exception other than Infeasible and Lost is the caller's to see."""
+    """Like `call`, but raise exceptions other than Infeasible and Lost."""
     try:
         returned = call_in_one_process(fun, x)
     except (Infeasible, Lost) as error:
         return from_exception(error)
-    except (StopIteration, GeneratorExit) as error:  # which would end the iteration it is called from
+    except (StopIteration, GeneratorExit) as error:  # these would end the calling generator
         raise ObjectiveError(f"the objective raised {type(error).__name__}") from error
     try:
         return from_return(returned)
@@ -80,7 +80,7 @@ def call_or_raise(fun: Callable[[Any], Any], x: Any) -> Outcome:
 
 
 def call_vectorized(fun: Callable[[Any], Any], x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """fun(x) for all points at once, (n, d) -> (n,). What it raises is raised: no point is to blame."""
+    """Return fun(x) for all points at once, (n, d) -> (n,); exceptions of `fun` pass."""
     answer = call_in_one_process(fun, x.copy())
     returned = np.asarray(answer)
     if returned.dtype.kind not in "fiub" or returned.shape != (len(x),):

@@ -1,4 +1,4 @@
-"""What supervision of processes needs: process groups, signals, and a clock that stops while suspended."""
+"""Process supervision: a clock that stops while suspended, and what each platform supports."""
 
 from __future__ import annotations
 
@@ -9,28 +9,24 @@ import time
 
 from fmnes.errors import ArgumentError
 
-# -- Time as an evaluation has it: while its process, or we, are suspended it stands still.
+# -- Time without suspensions
 #
-# A batch system that suspends a job (`scontrol suspend`, gang scheduling, `kill -STOP`) stops its
-# processes,
-# and the computer's clock goes on. Nobody tells us; but whoever looks at a clock at every tick and finds
-# that
-# several have gone by knows that it was asleep. (Or busy: then an evaluation is given too much time by
-# that,
-# which does less harm than too little.)
+# A batch system that suspends a job (`scontrol suspend`, gang scheduling, `kill -STOP`) stops its processes
+# while the system's clock goes on. A gap of several ticks between two readings therefore means a suspension.
+# (Or a busy machine: then an evaluation gets too much time, which is better than too little.)
 
 
-#: Whoever measures time here looks at the clock at least this often.
+#: Longest time between two readings of an AwakeClock.
 TICK = 0.25
-#: A process that is suspended although we are not may have stopped itself, and for good: it is waited for so
-#: many times its timeout, and then its time goes on.
+#: A process that is suspended alone may have stopped itself for good: its time stands still for at most this
+#: multiple of its timeout.
 SUSPENDED_TIMES = 5.0
-#: The longest wait that every selector takes: some count milliseconds in 32 bits.
+#: The longest wait that every selector accepts: some count milliseconds in 32 bits.
 _LONGEST_WAIT = 86_400.0
 
 
 class AwakeClock:
-    """Seconds in which this process was not suspended, for those who ask at least every TICK."""
+    """A clock that stops while this process is suspended. It must be read at least every TICK."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -46,7 +42,7 @@ class AwakeClock:
 
 
 def is_suspended(pid: int) -> bool:
-    """Whether a process is stopped, as by SIGSTOP. Systems without /proc cannot tell: no."""
+    """Whether a process is stopped, as by SIGSTOP. False on systems without /proc."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # "pid (command) state ppid ...", where the command may contain anything
@@ -56,28 +52,25 @@ def is_suspended(pid: int) -> bool:
 
 
 def wait_for(seconds: float) -> float | None:
-    """The argument of a selector's `select`: None for ever, never negative, never more than it takes."""
+    """Return a valid argument of a selector's `select`; None for an infinite wait."""
     return None if seconds == math.inf else min(max(seconds, 0.0), _LONGEST_WAIT)
 
 
-# -- What this system offers to those who supervise processes, and a refusal in words where it is too
-# little.
+# -- Platforms
 #
 # | | Linux | macOS | Windows |
 # |---|---|---|---|
 # | fork, process groups: `workers`, `timeout`, `Command` | yes | yes | no: refused by `need_supervision` |
-# | to see an end and leave the process's number taken (`os.waitid`) | yes | from Python 3.13 | |
-# | to be told of an end (`os.pidfd_open`) | yes | looks every 10 ms | |
-# | to find what has left its process group (`/proc`, a subreaper) | yes | no | |
-# | to end with its parent (`prctl`) | yes | no | |
-# | a limit of memory for a program (`prlimit`) | yes | no: `memory_limit` is refused | |
+# | detect an end without reaping (`os.waitid`) | yes | from Python 3.13 | |
+# | notification of an end (`os.pidfd_open`) | yes | polls every 10 ms | |
+# | find processes that left their group (`/proc`, a subreaper) | yes | no | |
+# | end with the parent (`prctl`) | yes | no | |
+# | memory limit of a program (`prlimit`) | yes | no: `memory_limit` is refused | |
 #
-# What is missing elsewhere is asked for where it is used, with `hasattr` or an OSError: nothing here
-# depends on
-# a system's name but Windows, whose own files (`O_BINARY`) and locks (`msvcrt`) are in `storage`.
+# Missing functions are detected where they are used, with `hasattr` or an OSError, not by the system's name.
 
 
-#: Without one of these there is no supervision.
+#: Supervision needs all of these.
 _NEEDED = ("fork", "setsid", "killpg")
 
 
@@ -86,7 +79,7 @@ def can_supervise() -> bool:
 
 
 def need_supervision(what: str) -> None:
-    """Raises ArgumentError where processes cannot be supervised; `what` is what asked for them."""
+    """Raise ArgumentError, for the option `what`, where processes cannot be supervised."""
     if not can_supervise():
         raise ArgumentError(
             f"{what}: found on {sys.platform}, whose processes cannot be supervised (no fork, no process "
@@ -97,11 +90,10 @@ def need_supervision(what: str) -> None:
 
 
 def reap(pid: int) -> int | None:
-    """The exit code of a child of ours that has ended (minus the signal's number), and it is no more.
+    """Reap a child and return its exit code (negative for a signal); None while it lives.
 
-    None while it lives. For systems without `os.waitid`, which could tell and leave the child's number taken:
-    what is left of its group is to be killed at once, before another process can have that number. Raises
-    ChildProcessError if somebody else in this process took it.
+    For systems without `os.waitid`: kill the rest of its group at once, before its pid is reused. Raises
+    ChildProcessError if other code in this process reaped it.
     """
     ended, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if ended else None

@@ -106,5 +106,5 @@ def _run(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         except AttributeError:  # another Dask
             return True
 
-    with remote.watched(is_wanted):
+    with remote.cancel_unless(is_wanted):
         return fn(*args, **kwargs)

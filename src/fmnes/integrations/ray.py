@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from typing import Any
 
 from fmnes.errors import ArgumentError, MissingExtra
-from fmnes.evaluation.executor import Linked
+from fmnes.evaluation.executor import LinkedFuture
 
 
 def executor(**options: Any) -> RayExecutor:
@@ -67,7 +67,7 @@ class RayExecutor(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         reference = self._function.remote(fn, *args, **kwargs)
         # A task that runs is interrupted, and our child ends with it.
-        future = Linked(lambda: self._ray.cancel(reference))
+        future = LinkedFuture(lambda: self._ray.cancel(reference))
         reference.future().add_done_callback(future.follow)
         return future
 

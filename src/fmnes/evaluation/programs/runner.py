@@ -16,7 +16,7 @@ from typing import Any
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.evaluator import Outcomes, Task, further
+from fmnes.evaluation.evaluator import Outcomes, Task, draw_more
 from fmnes.evaluation.exit_status import outcome_of_death
 from fmnes.evaluation.programs.answer import (
     Searches,
@@ -263,7 +263,7 @@ class CommandEvaluator:
         most = self._workers
         try:
             while True:
-                more = further(tasks, most - len(waiting) - len(running))
+                more = draw_more(tasks, most - len(waiting) - len(running))
                 waiting.extend((position, tasks[position]) for position in more)
                 if not (waiting or running):
                     return

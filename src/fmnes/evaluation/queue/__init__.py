@@ -1,1 +1,1 @@
-"""Evaluation by workers that share nothing with the driver but a directory."""
+"""Evaluation by workers that share only a directory with the driver."""

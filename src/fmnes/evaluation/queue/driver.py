@@ -13,7 +13,7 @@ from typing import Any
 
 from fmnes._logging import logger, one_line, waiting
 from fmnes.errors import RunError, StorageError
-from fmnes.evaluation.evaluator import Outcomes, Task, TaskStream, further
+from fmnes.evaluation.evaluator import Outcomes, Task, TaskStream, draw_more
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.files import (
     MAX_ANSWER,
@@ -103,7 +103,7 @@ class LiveWorkers:
 
 #: The evaluation of a point is lost after this number of workers have vanished on it.
 VANISHED = 3
-#: Seconds without a worker before the first warning, and between further warnings.
+#: Seconds without a worker before the first warning, and between later ones.
 ALONE_SECONDS, ALONE_AGAIN = 10.0, 600.0
 #: Seconds without an answer before the driver tests that one can be written; doubles up to the maximum.
 PROBE_SECONDS, PROBE_MOST = 5.0, 60.0
@@ -414,7 +414,7 @@ class QueueEvaluator:
             for task in tasks:
                 driver.submit(task.key, task.x)
             while True:
-                for position in further(tasks, self._room(tasks) - len(positions)):
+                for position in draw_more(tasks, self._room(tasks) - len(positions)):
                     positions[tasks[position].key] = position
                     driver.submit(tasks[position].key, tasks[position].x)
                 if not positions:

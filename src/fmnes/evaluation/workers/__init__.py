@@ -1,1 +1,1 @@
-"""Python functions in supervised processes of ours."""
+"""Evaluation of Python functions in supervised worker processes."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
-from fmnes.evaluation.evaluator import Outcomes, Task, further
+from fmnes.evaluation.evaluator import Outcomes, Task, draw_more
 from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, wait_for
 from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame, ship
 from fmnes.evaluation.workers.worker import State, Worker
@@ -109,7 +109,7 @@ class Workers:
                 # Yielded before the next ones start, so that at most `workers` are lost with the caller.
                 yield from finished
                 unanswered -= len(finished)
-                self._pending.extend(more := further(tasks, self._count - unanswered))
+                self._pending.extend(more := draw_more(tasks, self._count - unanswered))
                 unanswered += len(more)
                 if not unanswered or self._over(deadline):
                     return
