@@ -588,7 +588,7 @@ def test_an_environment_that_cannot_be_meant(text, message, tmp_path):
 def test_a_problem_file_that_is_gone(tmp_path):
     with pytest.raises(fmnes.ArgumentError, match=r"found no problem file, wanted it for the program's env"):
         read_environment(tmp_path / "gone.toml")
-    with pytest.raises(fmnes.ArgumentError, match="it is no plain file"):
+    with pytest.raises(fmnes.ArgumentError, match="not a plain file"):
         read_environment(tmp_path)
 
 

@@ -162,18 +162,19 @@ def file_system_type(path: str, mounts: str) -> str:
 # only.
 
 
-def open_regular(path: Path) -> BinaryIO:
-    """The file, open for reading. Raises OSError for what is not a plain file, or a link to one."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+def open_regular(path: str | Path, *, follow_links: bool = True) -> BinaryIO:
+    """Open a file for reading. Raises OSError unless it is a plain file, or a link to one if followed."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags if follow_links else flags | getattr(os, "O_NOFOLLOW", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a plain file")
     return open(descriptor, "rb")
 
 
-def read_regular(path: Path, limit: int) -> bytes:
-    """All of it. Raises OSError if it is no plain file, or longer than `limit` bytes."""
-    with open_regular(path) as file:
+def read_regular(path: str | Path, limit: int, *, follow_links: bool = True) -> bytes:
+    """Read a file. Raises OSError as `open_regular` does, and if it is longer than `limit` bytes."""
+    with open_regular(path, follow_links=follow_links) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, "a file of unreasonable size")

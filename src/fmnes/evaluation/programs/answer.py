@@ -7,11 +7,11 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from fmnes._files import open_regular
 from fmnes.arguments import check_path, shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.matching import Match, Search
@@ -48,26 +48,19 @@ class Text(NamedTuple):
 def read_tail(directory: Path, name: str, limit: int) -> Text | str | Outcome | None:
     """Return the last `limit` bytes of a file, or the reason why not; None if there is no file."""
     try:
-        # A link may lead anywhere, and a pipe would block.
-        fd = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        # A link may lead anywhere.
+        with open_regular(directory / name, follow_links=False) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - limit))
+            return Text(file.read(limit).decode(errors="replace"), size > limit)
     except FileNotFoundError:
         return None
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO, errno.ENOTDIR):
+        if error.errno in (errno.EINVAL, errno.ELOOP, errno.ENXIO, errno.ENOTDIR):
             return f"{name} is no plain file"
         if error.errno == errno.EACCES:
             return f"{name} may not be read"
         return lost(f"could not read {name}: {error.strerror}")
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            return f"{name} is no plain file"
-        data = os.pread(fd, limit, max(0, status.st_size - limit))
-        return Text(data.decode(errors="replace"), status.st_size > limit)
-    except OSError as error:
-        return lost(f"could not read {name}: {error.strerror}")
-    finally:
-        os.close(fd)
 
 
 def read_number(text: str) -> float | None:

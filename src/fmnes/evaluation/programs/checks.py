@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from fmnes._files import open_regular
 from fmnes.arguments import check_path, is_number, shown
 from fmnes.errors import ArgumentError
 
@@ -36,17 +35,9 @@ def check_strings(argument: str, found: Any) -> tuple[str, ...]:
 
 
 def read_plain(path: str, limit: int) -> tuple[bytes, int]:
-    """A file of the user's, up to one byte beyond the limit, and its permissions; raises OSError."""
-    # A pipe would wait for ever; and Windows changes the ends of lines unless told not to.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "it is no plain file")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(limit + 1), mode
-    finally:
-        os.close(descriptor)
+    """Read a file up to one byte beyond the limit, and its permissions; raises OSError."""
+    with open_regular(path) as file:
+        return file.read(limit + 1), os.fstat(file.fileno()).st_mode
 
 
 def check_codes(argument: str, found: Any, *, signals: bool = False) -> tuple[int, ...]:

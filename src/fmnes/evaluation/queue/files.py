@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import math
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmnes._files import replace_file
+from fmnes._files import read_regular, replace_file
 from fmnes.arguments import is_number
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.exit_status import FROM_OUTSIDE
@@ -175,21 +174,7 @@ def check_folders(path: Path) -> None:
 
 def read(path: str | Path, limit: int) -> bytes:
     """Read a plain file. Raises OSError for anything else, links included, and beyond `limit` bytes."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _PLAIN)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "not a plain file")
-        if status.st_size > limit:
-            raise OSError(errno.EFBIG, "a file of unreasonable size")
-        data = b""
-        while chunk := os.read(descriptor, limit + 1 - len(data)):
-            data += chunk
-    finally:
-        os.close(descriptor)
-    if len(data) > limit:
-        raise OSError(errno.EFBIG, "a file of unreasonable size")
-    return data
+    return read_regular(path, limit, follow_links=False)
 
 
 def write(folder: str | Path, name: str, data: bytes, *, durable: bool = False) -> None:
