@@ -195,7 +195,7 @@ FAULTS = {
     "SIGTERM from a scheduler": Fault(
         lambda: dies(signal.SIGTERM), "lost", "SIGTERM", "ended from outside (SIGTERM)"
     ),
-    "kills its guard": Fault(kills_guard, "lost", "", "nobody was left to tell"),
+    "kills its guard": Fault(kills_guard, "lost", "", "how its process ended is unknown"),
     "hang": Fault(hang, "infeasible", "timeout", "timed out after ", "still here"),
     "hang ignoring SIGTERM": Fault(hang_ignoring, "infeasible", "timeout", "timed out", "hang_ignoring"),
     "hang in C": Fault(hang_blocked, "infeasible", "timeout", "timed out", "hang_blocked"),

@@ -45,7 +45,7 @@ def outcome_of_death(code: int | None, *, stopping: bool = False) -> Outcome:
     if stopping:
         return lost("ended with the run")
     if code is None:
-        return lost("nobody was left to tell how it ended")
+        return lost("how its process ended is unknown")
     number = -code if code < 0 else code - 128
     if number in FROM_OUTSIDE:
         # `RetryKilled` uses the fault to detect points that cause such an end themselves.

@@ -118,7 +118,7 @@ def evaluate(
             os.unlink(cancel_file)
     seconds = time.monotonic() - began
     if outcome is None:
-        return "outcome", encode(lost("nobody waited for it any more")), seconds
+        return "outcome", encode(lost("cancelled")), seconds
     # `encode` omits the fault of a lost evaluation: one that a cluster loses is never the point's fault.
     return "outcome", encode(outcome), seconds if np.isnan(outcome.seconds) else outcome.seconds
 

@@ -88,7 +88,7 @@ def parse_argument(text: str) -> Template:
             if match[0] in ("{{", "}}"):
                 yield match[0][0]
             elif match["hole"] is None:
-                raise ArgumentError(f"argv: found a lonely {match[0]!r} in {text!r}, wanted it doubled")
+                raise ArgumentError(f"argv: found a single {match[0]!r} in {text!r}, wanted it doubled")
             else:
                 yield Placeholder(match["hole"], 1)
         yield text[end:]

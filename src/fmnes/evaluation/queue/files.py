@@ -418,7 +418,7 @@ def load_answer(data: bytes, job: str, key: Key, x: Vector) -> Outcome:
     """Return the outcome of this point. Raises ValueError for an answer of another job, name or point."""
     answer = _WORDS | _table(data, {"job", "key", "point", "status", "value", *_WORDS})
     if answer["job"] != job or not _is_key(answer["key"], key) or answer["point"] != digest(x):
-        raise ValueError("an answer to another question")
+        raise ValueError("an answer to another task")
     status, outputs, seconds = answer["status"], answer["outputs"], answer["seconds"]
     reason, fault, detail = (_word(answer[name]) for name in ("reason", "fault", "detail"))
     if status == "lost":  # `RetryKilled` needs the signal that ended it
@@ -462,15 +462,15 @@ def _value(found: Any) -> float:
     try:
         value = float.fromhex(found)
     except (TypeError, OverflowError):
-        raise ValueError("a value that is no number") from None
+        raise ValueError("a value that is not a number") from None
     if value.hex() != found:
-        raise ValueError("a value that is not written as ours")
+        raise ValueError("a value that `float.hex` would write otherwise")
     return value
 
 
 def _word(found: Any) -> str:
     if not isinstance(found, str) or len(found) > DETAIL_LIMIT:
-        raise ValueError(f"a reason, fault or detail that is no text of at most {DETAIL_LIMIT} characters")
+        raise ValueError(f"a reason, fault or detail that is not a text of at most {DETAIL_LIMIT} characters")
     return found
 
 

@@ -64,7 +64,7 @@ class Fingerprint(NamedTuple):
         if not isinstance(parts, dict) or not all(
             isinstance(text, str) for text in (kind, name, *parts.values())
         ):
-            raise ValueError("an objective that is not described as ours")
+            raise ValueError("an invalid description of an objective")
         found = cls(kind, name, parts)
         if found.hash != data["hash"]:
             raise ValueError("an objective with the hash of another one")
