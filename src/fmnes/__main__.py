@@ -19,7 +19,7 @@ def main() -> None:
     warnings.showwarning = _warn
     code = _run()
     if output.failure and not isinstance(output.failure, BrokenPipeError) and not code:
-        # A reader that has gone had enough; anything else that is not written was wanted.
+        # A closed pipe is not an error; any other failed write is.
         _say(f"the output could not be written ({output.failure})")
         code = 1
     sys.exit(code)
@@ -55,7 +55,7 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _open_standard_files() -> None:
-    """A file of the run would get the number of a closed one, and whatever is printed would go into it."""
+    """Open closed standard files: a run's file could otherwise get the number 1 or 2 and receive output."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

@@ -12,7 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from fmnes.errors import ArgumentError
 from fmnes.version import __version__
 
-#: Where each command is. It is loaded when it is asked for, and `fmnes --help` asks for all of them.
+#: The function of each command, imported when the command is used; `fmnes --help` imports all.
 _HOMES = {
     "demo": "fmnes_bench.demo.demo",
     "init": "fmnes.cli.problem.init",
@@ -31,7 +31,7 @@ _HOMES = {
 }
 
 
-#: Options that may do without a value, which typer does not know: they then have an empty one.
+#: Options whose value may be left out; typer lacks this, so they get an empty value.
 _MAY_BE_BARE = {"resume": "--forget-failures"}
 
 

@@ -47,7 +47,7 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for results and report.")] = Path("reproduction"),
     method: Annotated[str | None, typer.Option(help="Only this method, such as FM-NES.")] = None,
 ) -> None:
-    """Run the paper's experiments and set our numbers beside the published ones.
+    """Run the paper's experiments and compare the results with the published numbers.
 
     All tables with 50 trials take about half an hour on 2 cores; table-2 with 3 trials half a minute.
     """
@@ -114,7 +114,7 @@ def search(
 ) -> None:
     """How many evaluations the methods need, ours and the peers' (extra `bench`), and how honest they are.
 
-    Runs that the folder has are not run again; to run a method anew, take its lines out of the CSV file.
+    Runs that the folder has are not run again; to repeat a method, delete its lines from the CSV file.
     """
     from fmnes_bench.search import search as run
     from fmnes_bench.search.peers import DEFAULT, is_installed

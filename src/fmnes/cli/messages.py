@@ -14,11 +14,11 @@ from rich.text import Text
 from fmnes._text import literal, moment, near, number
 from fmnes.result import Result, StopReason
 
-# -- Messages of the library in the words of problem files and of the command line, which know no Python.
+# -- Library messages, translated from Python to the syntax of problem files and of the command line.
 
 
 _KEYS = "lower|upper|start|sigma|log|multiple_of"
-#: (what Python's users read, what stands in a problem file).
+#: (pattern in a Python message, replacement).
 _WORDS = (
     (r"^(\S+: )?(?:Real|Integer): ", r"\1"),
     (r"^(\S+: )?Real \(log\): found ", r"\1found log = "),
@@ -49,13 +49,13 @@ def argument_of(message: str) -> str:
 
 
 def as_option(message: str, typed: Container[str]) -> str:
-    """The same with the option as it was typed, if the message is about one of these."""
+    """The message with the option as it was typed, if it is about one of `typed`."""
     argument = argument_of(message)
     option = f"--{argument.replace('_', '-')}"
     return plain_words(option + message[len(argument) :] if argument in typed else message)
 
 
-# -- How results look on the command line, and the one place that prints users' words.
+# -- Results on the command line, and the only place that prints untrusted text.
 
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 #: Exit codes: 0 the run ended as asked, 1 it could not, 2 wrong input, 130 interrupted.
 _FAILED = {StopReason.NO_FEASIBLE, StopReason.LOST, StopReason.NUMERICAL, StopReason.STORAGE}
-#: A longer table is cut to its first and last rows.
+#: A longer table shows only its first and last rows.
 MAX_ROWS = 40
 _ENDS = 10
 #: Reasons that are shown, without --failures; and parameters of a failed point.
@@ -85,7 +85,7 @@ def say(console: Console, text: str, *, bold: str = "") -> None:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """The words of each row as they are; in a narrow terminal names take several lines, numbers do not."""
+    """A table of untrusted text; in a narrow terminal only the first column wraps."""
     made = Table()
     for i, title in enumerate(head):
         made.add_column(title, overflow="fold", no_wrap=i > 0)
@@ -95,7 +95,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def show_point(console: Console, point: Point | None, fun: float | None, note: str = "") -> None:
-    """note: why there is no point, if it is not that nothing has succeeded."""
+    """Print a point and its value; note: why there is no point, other than that nothing has succeeded."""
     if point is None:
         say(console, note or "no evaluation has succeeded yet")
     else:
@@ -109,11 +109,11 @@ def _show_values(console: Console, rows: list[tuple[str, str]]) -> None:
     shown = [*rows[:_ENDS], ("...", "..."), *rows[-_ENDS:]] if many else rows
     console.print(table(("parameter", "best"), shown))
     if many:
-        say(console, f"{len(rows)} parameters, of which the first and last {_ENDS} are shown; --json has all")
+        say(console, f"{len(rows)} parameters; only the first and last {_ENDS} are shown, --json has all")
 
 
 def show_ending(console: Console, result: Result) -> None:
-    """Why it stopped, and what failed."""
+    """Print why the run stopped, and what failed."""
     reason = result.stop_reason.name if result.stop_reason else "running"
     say(console, f": {result.message}", bold=reason)
     say(console, counted(result.nfev, result.n_infeasible))
@@ -133,7 +133,7 @@ def show_reasons(console: Console, reasons: Sequence[tuple[str, int]], prefix: s
 
 
 def show_in_full(console: Console, reasons: Sequence[Reason], prefix: str = "") -> None:
-    """Each reason with its first evaluation: when it was, where, what it said, and what is left of it."""
+    """Print each reason with its first evaluation: time, point, output and directory."""
     for one in reasons:
         console.print()
         say(console, f" × {prefix}{one.reason}", bold=f"{one.count:8d}")

@@ -40,26 +40,26 @@ from fmnes.run.settings import Settings
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
 
-# -- One evaluation of a problem file's program, with all that can be seen of it: `fmnes try`.
+# -- `fmnes try`: one evaluation with its files and output.
 
 
-#: Files of the evaluation's directory that are listed, and bytes of each output that are shown.
+#: Files that are listed, and bytes of each output that are shown.
 MAX_FILES, MAX_OUTPUT = 200, 10_000
 
 
 class Trial(NamedTuple):
-    """What was run, and what came of it."""
+    """One evaluation and its outcome."""
 
     point: dict[str, Any]
     argv: list[str]
     environment: dict[str, str | None]
-    """What the program's has beside ours; None: what it has not."""
+    """Variables that differ from this process; None: removed."""
     directory: Path
     files: dict[str, int]
     """Bytes of each, by its path in the directory; at most MAX_FILES."""
     stdout: str
     stderr: str
-    """Their ends."""
+    """The end of each."""
     outcome: Outcome
 
     def as_json(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Trial(NamedTuple):
 
 
 def read_values(space: Space, words: Sequence[str], start: Mapping[str, Any]) -> dict[str, Any]:
-    """The start, but for what words `name=value` say. Raises ArgumentError for what no search would ask."""
+    """The start with the values `name=value` replaced; raise ArgumentError for values outside the space."""
     said: dict[str, Any] = {}
     for word in words:
         name, equals, text = (part.strip() for part in word.rpartition("="))
@@ -114,7 +114,7 @@ def _read_value(name: str, p: Parameter, text: str) -> Any:
 
 
 def new_directory(problem: ProblemFile, path: Path) -> Path:
-    """A new one in the folder NAME.try beside the file, or in the directory that the file names."""
+    """A new directory in NAME.try next to the file, or in the directory that the file names."""
     given = problem.command.directory
     beside = path.with_suffix(".try")
     folder = beside if given is None else Path(given) / beside.name
@@ -130,13 +130,13 @@ def new_directory(problem: ProblemFile, path: Path) -> Path:
 
 
 def try_point(problem: ProblemFile, point: dict[str, Any], directory: Path) -> Trial:
-    """One evaluation in this directory, which stays as the program leaves it."""
+    """Evaluate one point in this directory, which is kept."""
     here = Path(os.path.abspath(directory))
-    # It stays anyway; "none" only says that there is nothing more to say about it.
+    # The directory is kept anyway; "none" avoids a note about it.
     command = replace(problem.command, keep="none", timeout=problem.run.get("timeout"))
     evaluator = CommandEvaluator(command, named=lambda x: dict(point), workspace=_KeptWorkspace(here))
     try:
-        # The numbers are the point's own words here: nothing searches.
+        # The values are already in the user's units.
         task = Task(np.array(list(point.values()), dtype=float), START, 0)
         outcome = next((outcome for _, outcome in evaluator([task])), lost("interrupted"))
     except ArgumentError:
@@ -160,7 +160,7 @@ def try_point(problem: ProblemFile, point: dict[str, Any], directory: Path) -> T
 
 
 class _KeptWorkspace(Workspace):
-    """One directory, which is there already and stays."""
+    """One existing directory, which is kept."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(str(directory), 1)
@@ -174,7 +174,7 @@ class _KeptWorkspace(Workspace):
 
 
 def _changed(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """What a program's environment has beside ours, and what it lacks."""
+    """The differences between a program's environment and that of this process."""
     added = {name: value for name, value in environment.items() if os.environ.get(name) != value}
     return {**added, **dict.fromkeys(name for name in os.environ if name not in environment)}
 
@@ -193,7 +193,7 @@ def _files(directory: Path) -> dict[str, int]:
 
 
 def _end_of(path: Path) -> str:
-    """The end of an output; nothing if the program has put something else into its place."""
+    """The end of an output file; empty if the program replaced it by another kind of file."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -206,7 +206,7 @@ def _end_of(path: Path) -> str:
     return ""
 
 
-# -- `fmnes init`, `check` and `try`: a problem file from its first line to its first evaluation.
+# -- The commands `init`, `check` and `try`.
 
 
 #: Each folder is a template of `init`.
@@ -214,7 +214,7 @@ _TEMPLATES = resources.files("fmnes.cli") / "templates"
 TEMPLATES = sorted(found.name for found in _TEMPLATES.iterdir() if found.is_dir() and found.name[0] != "_")
 #: Lines of each output that are shown; --json has more.
 _LINES = 20
-#: Options of the search itself; the others are of the run around it.
+#: Options of `Optimizer`; the others belong to the run.
 _SEARCH = ("method", "population_size", "bounds_as", "target", "max_evaluations", "xtol", "ftol", "rng")
 
 Problem = Annotated[Path, typer.Argument(metavar="PROBLEM.toml", help="A problem file.")]
@@ -273,7 +273,7 @@ def template_files(template: str) -> dict[str, str]:
 
 
 def _python() -> str:
-    """As one would type it, if that is the one that we are."""
+    """The command for this Python: `python`, or its path if that is another one."""
     found = shutil.which("python")
     return "python" if found and os.path.samefile(found, sys.executable) else sys.executable
 
@@ -332,7 +332,7 @@ def try_(
 
 
 def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
-    """The point that `minimize` evaluates first. Raises ArgumentError for options it would refuse."""
+    """The first point that `minimize` evaluates; raise ArgumentError for options it would refuse."""
     run = problem.run
     try:
         opt = Optimizer(problem.space.parameters, **{name: run[name] for name in _SEARCH if name in run})
@@ -349,7 +349,7 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
     return start
 
 
-#: Settings of a run that says nothing of them.
+#: Default settings of a run.
 _OTHERS: dict[str, Any] = {
     "max_evaluations": None,
     "max_seconds": None,
@@ -367,12 +367,12 @@ _OTHERS: dict[str, Any] = {
 
 
 def _run(problem: ProblemFile) -> dict[str, Any]:
-    """What [run] says, in the file's words."""
+    """The table [run], with the keys of the file."""
     return {"seed" if name == "rng" else name: value for name, value in problem.run.items()}
 
 
 def _program(command: Command) -> dict[str, Any]:
-    """What [program] says: the fields that are not as they would be anyway. Of `environment` the names."""
+    """The fields of [program] that differ from their defaults; of `environment` only the names."""
     said = {}
     for field in fields(command):
         value = getattr(command, field.name)
@@ -397,7 +397,7 @@ def _row(name: str, p: Parameter, start: Any) -> tuple[str, str, str, str]:
 
 
 def _table(console: Console, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A long one without its middle."""
+    """Shorten a long value in the middle."""
     if len(rows) > messages.MAX_ROWS:
         rows = [*rows[:10], ["..."] * len(head), *rows[-10:]]
     console.print(messages.table(head, rows))

@@ -97,7 +97,7 @@ def make_problem(
 
 
 def read_problem(path: Path) -> ProblemFile:
-    """Raises ArgumentError for whatever is wrong with it; relative paths in it start at its directory."""
+    """Read a problem file; relative paths start at its directory. Raise ArgumentError if it is wrong."""
     text = read_text(path)
     data = _tables(path, text)
     if "command" not in data:
@@ -134,7 +134,7 @@ def read_problem(path: Path) -> ProblemFile:
 
 
 def in_file(path: Path, text: str, message: str) -> str:
-    """A message about one of its arguments, with the line that gives it and in the file's words."""
+    """A message about an argument, with its line in the file and the file's keys."""
     said = plain_words(message)
     argument = argument_of(said)
     table = "program" if argument in PROGRAM else "run" if argument in RUN else ""
@@ -145,7 +145,7 @@ def in_file(path: Path, text: str, message: str) -> str:
 
 
 def _tables(path: Path, text: str) -> dict[str, Any]:
-    """The file's four parts, with keys that we know and tables where there have to be some."""
+    """The four parts of the file, after a check of keys and tables."""
     data = parse(text, path)
 
     def check(table: Any, known: Sequence[str], where: str) -> dict[str, Any]:
@@ -174,7 +174,7 @@ _KNOWN: dict[str, tuple[str, ...]] = {"parameters": (), "program": PROGRAM, "run
 
 
 def _where_else(key: str, where: str) -> str:
-    """For a key in the wrong table, as it happens where a [table] begins earlier than one thinks."""
+    """A hint for a key in the wrong table: a [table] may begin earlier than intended."""
     if key in TOP:
         return f"; {key!r} belongs above the first [table]" if key == "command" else f"; write [{key}]"
     for name in ("program", "run"):
@@ -184,7 +184,7 @@ def _where_else(key: str, where: str) -> str:
 
 
 def _with_paths(table: dict[str, Any], path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """The table with its relative paths as seen from here."""
+    """The table with paths relative to the current directory."""
     paths = {name: path.parent / check_path(name, table[name]) for name in names if name in table}
     return {**table, **paths}
 

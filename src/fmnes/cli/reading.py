@@ -40,15 +40,15 @@ from fmnes.storage.directory import (
 )
 from fmnes.storage.lock import holder
 
-# -- The paths on the command line: problem files and run directories, and what was meant by a wrong one.
+# -- Paths on the command line, with hints for wrong ones.
 
 
-#: A folder of more entries is not searched for what may have been meant.
+#: A larger folder is not searched for hints.
 _MANY = 1000
 
 
 def check_run(run: Path) -> None:
-    """Raises RunError for what cannot be a run directory, and says which one may have been meant."""
+    """Raise RunError if it is not a run directory, with a hint at a similar one."""
     if not os.path.lexists(run):
         raise RunError(f"{run}: found nothing there, wanted a run directory{similar_run(run)}")
     if not run.is_dir():
@@ -60,7 +60,7 @@ def check_run(run: Path) -> None:
 
 
 def check_problem(path: Path) -> None:
-    """Raises ArgumentError where there is no file, and says which one may have been meant."""
+    """Raise ArgumentError if there is no file, with a hint at a similar one."""
     if not os.path.lexists(path):
         similar = _similar(path, lambda other: other.suffix == ".toml")
         hint = similar or "; to write one:  fmnes init"
@@ -72,7 +72,7 @@ def check_problem(path: Path) -> None:
 
 
 def no_problem(word: str) -> ArgumentError:
-    """For a word that is no problem file, where nothing says that it is a program."""
+    """The error for a word that is neither a problem file nor a program with --param."""
     path = Path(word)
     hint = ""
     if path.is_dir() and is_run(path):
@@ -112,7 +112,7 @@ def _entries(folder: Path) -> list[Path]:
     return [folder / name for name in names] if len(names) <= _MANY else []
 
 
-# -- What differs between a run and its problem file, as that is now: as far as the run remembers.
+# -- Differences between a run and its current problem file.
 
 
 #: More are only counted.
@@ -164,17 +164,17 @@ def _value(value: Any) -> str:
     return "not set" if value is None else shown(value)
 
 
-# -- A run directory as the command line reads it. It may come from elsewhere: all of it is doubted.
+# -- The configuration of a run directory, which is untrusted.
 
 
-#: What data of another shape than ours raises.
+#: Errors raised by malformed data.
 _UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 Point = dict[str, Any]
 
 
 class RunConfig(NamedTuple):
-    """What a run was asked to do."""
+    """The configuration of a run."""
 
     run: Path
     objective: dict[str, Any]
@@ -198,12 +198,12 @@ class RunConfig(NamedTuple):
 
 
 def read_run_config(run: Path) -> RunConfig:
-    """What the run was asked to do."""
+    """Read the configuration of a run."""
     return _begun(run, read_config(run))
 
 
 def read_program(run: Path) -> RunConfig:
-    """The same of a run that can go on from here: one of a program."""
+    """The configuration of a run that the command line can resume: one of a program."""
     begun = read_run_config(run)
     if begun.function is not None:
         call = f"fmnes.resume({str(run)!r}, {begun.function})"
@@ -274,7 +274,7 @@ def _names(config: dict[str, Any]) -> Callable[[Sequence[float]], Point]:
     return named
 
 
-# -- Where a run was to begin and there is one already: what is there, what differs, and what to do.
+# -- The error for a run directory that is already in use.
 
 
 def run_exists_error(run: Path, words: list[str], problem: ProblemFile) -> RunError:
@@ -295,7 +295,7 @@ def run_exists_error(run: Path, words: list[str], problem: ProblemFile) -> RunEr
 
 
 def changed(begun: RunConfig, problem: ProblemFile) -> list[str]:
-    """What the problem says otherwise than the run, as far as that is known."""
+    """The differences between a run and a problem."""
     from fmnes.run.settings import describe_objective
 
     now = {"objective": describe_objective(problem.command), "parameters": problem.space.as_json()}
@@ -303,6 +303,6 @@ def changed(begun: RunConfig, problem: ProblemFile) -> list[str]:
 
 
 def _beside(run: Path) -> Path:
-    """A name that is free, such as problem-2.run."""
+    """A free name such as problem-2.run."""
     numbered = (run.with_stem(f"{run.stem}-{n}") for n in itertools.count(2))
     return next(path for path in numbered if not os.path.lexists(path))

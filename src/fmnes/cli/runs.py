@@ -38,11 +38,11 @@ from fmnes.result import Result, StopReason, View
 from fmnes.storage.directory import Answer, RunExists, archive_run, request_stop
 from fmnes.strategies import METHODS
 
-# -- The methods on the command line: one option for all commands that have it.
+# -- The option --method.
 
 
 def check_method(method: str | None) -> str | None:
-    """Raises ArgumentError with all names: on the command line there are no settings besides."""
+    """The method, if it is known; otherwise raise ArgumentError with all names."""
     if method is not None and method not in METHODS:
         raise ArgumentError(
             f"--method: found {method!r}, wanted one of {', '.join(METHODS)}{nearest(method, METHODS)}"
@@ -51,7 +51,7 @@ def check_method(method: str | None) -> str | None:
 
 
 def complete_method(incomplete: str) -> list[str]:
-    """What the shell offers at a tab."""
+    """Completions for the shell."""
     return [method for method in METHODS if method.startswith(incomplete)]
 
 
@@ -199,7 +199,7 @@ def resume(
         str | None,
         typer.Option(
             metavar="[=WHAT]",
-            help="Take failures back, as their cause is mended: those since the last success, or with WHAT "
+            help="Take failures back whose cause is repaired: those since the last success, or with WHAT "
             "those with this text in their reason or output, or since this time (2026-05-01T12:00).",
         ),
     ] = None,
@@ -217,7 +217,7 @@ def resume(
     if forget_failures is not None:
         options["forget_failures"] = forget_failures or True
     used = read_run(run).answered
-    if max_evaluations is not None and 0 < max_evaluations < used:
+    if forget_failures is None and max_evaluations is not None and 0 < max_evaluations < used:
         raise ArgumentError(
             f"--max-evaluations: found {max_evaluations}, but {run} has used {used} evaluations already; "
             f"wanted more than {used}: it is the budget of the whole run"
@@ -235,7 +235,7 @@ def resume(
 
 
 def _problem(words: list[str], params: list[str]) -> tuple[ProblemFile, Path]:
-    """The problem, and where its run is kept unless the user says."""
+    """The problem, and its default run directory."""
     if words[0].endswith(".toml"):
         if len(words) > 1:
             raise ArgumentError(f"{words[1]}: found after a problem file, wanted nothing more")
@@ -298,7 +298,7 @@ def _run(
 
 
 def _opening(kept: Path, update: Callable[[View], Any]) -> Callable[[View], Any]:
-    """The page is opened at the first update: by then there is a run, and it is this one's."""
+    """Open the page at the first update, when the run directory exists."""
     opened: list[Any] = []
 
     def update_and_open(view: View) -> Any:
@@ -310,7 +310,7 @@ def _opening(kept: Path, update: Callable[[View], Any]) -> Callable[[View], Any]
 
 
 def _say_changes(begun: reading.RunConfig) -> None:
-    """A run goes on as it began; who has changed the problem file meanwhile may expect otherwise."""
+    """Warn if the problem file has changed: the run continues with its old settings."""
     if begun.problem is None:
         return
     try:

@@ -21,7 +21,7 @@ from fmnes.evaluations import write, write_stream
 from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run, read_run
 
-# -- `fmnes show`: a run as it stands, and why evaluations failed.
+# -- `fmnes show`: the state of a run, and why evaluations failed.
 
 
 def show(
@@ -60,13 +60,13 @@ def _best(found: Run) -> reading.Point | None:
 
 
 def _reasons(found: Run) -> tuple[list[Reason], list[Reason]]:
-    """Of what failed, and of what was lost."""
-    told = [one for one in found.reasons if not one.made_again]
-    return [one for one in told if not one.lost], [one for one in told if one.lost]
+    """The reasons of failed and of lost evaluations."""
+    counted = [one for one in found.reasons if not one.made_again]
+    return [one for one in counted if not one.lost], [one for one in counted if one.lost]
 
 
 def _steps(found: Run, run: Path, failures: bool) -> list[Step]:
-    """What to do next, but for what was just done."""
+    """Next steps, except the command that was just run."""
     in_full = as_line("show", run, "--failures")
     steps = [] if found.running else next_steps(outcome_of(found, run))
     steps = [step for step in steps if step.command != in_full]
@@ -90,7 +90,7 @@ def _as_json(found: Run) -> dict[str, Any]:
     }
 
 
-# -- `fmnes export`: the evaluations of a run for other programs.
+# -- `fmnes export`
 
 
 class Format(StrEnum):
@@ -125,16 +125,16 @@ def export(
         # Bytes: what a terminal's encoding lacks must not be spelt out in a file.
         with open(sys.stdout.fileno(), "wb", closefd=False) as file:
             write_stream(tables, format.value, file)
-    except BrokenPipeError:  # whoever reads it has had enough
+    except BrokenPipeError:  # the reader has closed the pipe
         pass
     except OSError as error:
         raise RunError(f"the output could not be written ({error})") from None
 
 
-# -- `fmnes report`: a run as one page to look at, to keep and to send.
+# -- `fmnes report`
 
 
-#: Where it is written unless the user says: in the run directory.
+#: Default file name, in the run directory.
 REPORT = "report.html"
 
 
@@ -157,13 +157,13 @@ def report(
 
     target = run / REPORT if output is None else output
     if output is None and not _is_ours(target):
-        raise RunError(f"{target}: found a file that is not ours, wanted another place: --output")
+        raise RunError(f"{target}: found a file that is not a report, wanted another place: --output")
     markup = page(run)
     try:
         with atomic_write(target) as file:
             file.write(markup.encode())
     except OSError as error:
-        # Without the names of the error, of which one is a temporary file's.
+        # Without the file names in the error: one is temporary.
         why = error.strerror or error
         raise RunError(f"{target}: could not be written ({why}); wanted another place: --output") from None
     messages.say(Console(), f"the report is {near(target)}")
@@ -172,7 +172,7 @@ def report(
 
 
 def _is_ours(path: Path) -> bool:
-    """A report from before, or nothing."""
+    """Whether it is an earlier report, or does not exist."""
     from fmnes.html.markup import GENERATOR
 
     try:

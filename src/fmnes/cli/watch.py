@@ -1,4 +1,4 @@
-"""`fmnes watch`: the page of a run, alive in a browser."""
+"""`fmnes watch`: the live page of a run in a browser."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fmnes.storage.lock import holder
 if TYPE_CHECKING:
     from fmnes.html.server import Server
 
-#: Seconds after which a page that belongs to one run is closed when the run is over and nobody looks at it.
+#: Seconds without a request after which the server of `--open` ends, once the run is over.
 LEFT_SECONDS = 60
 
 
@@ -36,7 +36,8 @@ def watch(
     ] = 8790,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     until_left: Annotated[
-        float | None, typer.Option(hidden=True, help="End when the run has, and nobody looked so long.")
+        float | None,
+        typer.Option(hidden=True, help="End this many seconds after the run and the last request."),
     ] = None,
 ) -> None:
     """Show a run as a live page, with a button to stop it; Ctrl-C ends the page, not the run."""
@@ -68,7 +69,7 @@ def watch(
 
 
 def _begins(run: Path) -> bool:
-    """Has a run made its folder, but not yet its files? The two may be started together."""
+    """Whether a run has made its directory, but not yet its files: both may be started together."""
     if not run.is_dir():
         return False
     return set(os.listdir(run)) <= {LOCK} or holder(run / LOCK) is not None
@@ -76,8 +77,8 @@ def _begins(run: Path) -> bool:
 
 @contextlib.contextmanager
 def _hidden(address: str) -> Iterator[str]:
-    """The address of a file that only this user can read and that leads on: a browser's arguments can be
-    seen by everybody on this machine, and the token is among them."""
+    """The address of a private file that redirects to the page: other users can see a browser's arguments,
+    so the token must not be among them."""
     with tempfile.TemporaryDirectory(prefix="fmnes-watch-") as folder:
         path = Path(folder) / "open.html"
         path.write_text(f"<!doctype html><meta http-equiv='refresh' content='0; url={address}'>")
@@ -91,7 +92,7 @@ def _end_when_left(server: Server, run: Path, seconds: float) -> None:
 
 
 def open_watch(run: Path) -> subprocess.Popen[bytes]:
-    """Watch it in a browser, in a process of its own: it costs the run little, and stays after it."""
+    """Open the live page from a separate process, which costs the run little and outlives it."""
     options = ["--open", "--until-left", str(LEFT_SECONDS)]
     return subprocess.Popen(
         [sys.executable, "-m", "fmnes", "watch", *options, "--", os.path.abspath(run)],

@@ -27,7 +27,7 @@ Queue = Annotated[
 
 
 def queue_options(queue: Path | None, workers: int | None) -> dict[str, Any]:
-    """What `--queue` adds to the arguments of a run; `workers` of a problem file are then none of its own."""
+    """The arguments that `--queue` adds to a run; they override `workers` of a problem file."""
     if queue is None:
         return {}
     if workers is not None:

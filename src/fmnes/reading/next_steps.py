@@ -28,24 +28,24 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run stands, as far as the next step depends on it."""
+    """The state of a run, as far as the next steps depend on it."""
 
     run: Path
     reason: StopReason | None
-    """None: it was killed, or the machine was."""
+    """None: it was killed, or is still running."""
     success: bool = False
     found: bool = True
-    """Has an evaluation succeeded?"""
+    """Whether an evaluation has succeeded."""
     failed: bool = False
-    """Has one failed?"""
+    """Whether one has failed."""
     evaluations: int = 0
     max_seconds: float | None = None
     problem: Path | None = None
-    """Its problem file, if it is there."""
+    """Its problem file, if it exists."""
     resumable: bool = True
-    """False where it was ended before its first snapshot: then it can only begin again."""
+    """False if it ended before its first snapshot: then it can only start over."""
     function: str | None = None
-    """The Python function it minimises, which no shell can call; None for a program."""
+    """The name of the Python function; None for a program."""
 
 
 def run_outcome(
@@ -113,12 +113,12 @@ def why_hidden(run: Run) -> str:
 
 
 def next_steps(ending: RunOutcome) -> list[Step]:
-    """The most sensible one first; none after a success."""
+    """The most useful step first; none after a success."""
     return [step for step in _steps(ending) if step.command]
 
 
 def can_be_named(function: str) -> bool:
-    """Is a line of Python with this name of a function sure to mean it? Not of a method or a lambda."""
+    """Whether Python code can refer to the function by this name; not a method or a lambda."""
     return function.isidentifier()
 
 
@@ -144,7 +144,7 @@ def _steps(ending: RunOutcome) -> list[Step]:
     if reason is StopReason.MAX_SECONDS:
         more = _resume(ending, max_seconds=2 * ending.max_seconds if ending.max_seconds else None)
         return [more] if ending.found else [*_nothing_found(ending), more]
-    # It came to an end by itself, and not where it was meant to.
+    # It ended by itself without a success.
     steps = [_failures(ending, "what failed")] if ending.failed else []
     if ending.problem and not ending.function:
         again = start_over(ending.run, ending.problem, "--restarts", "5")
@@ -164,7 +164,7 @@ def _nothing_found(ending: RunOutcome) -> list[Step]:
 
 
 def _resume(ending: RunOutcome, words: str = "to go on", **more: float | None) -> Step:
-    """more: options of the resume; True for one without a value on the command line."""
+    """The command, or call, that resumes it; more: its options, True for one without a value."""
     options = {n: f"{v}" if v is True else f"{v:.15g}" for n, v in more.items() if v is not None}
     if ending.function:
         if not can_be_named(ending.function):
@@ -181,7 +181,7 @@ def _resume(ending: RunOutcome, words: str = "to go on", **more: float | None) -
 def where_a_run_is(
     arguments: Sequence[str], run: Path, aside: Path, other: Path, resumable: bool = True
 ) -> list[Step]:
-    """What to do where `fmnes minimize ARGUMENTS` finds a run in its directory."""
+    """Steps if `fmnes minimize ARGUMENTS` finds a run in its directory."""
     began = list(arguments)
     steps = [
         Step("to go on with it", as_line("resume", run)),
@@ -192,7 +192,7 @@ def where_a_run_is(
 
 
 def when_broken(run: Path, problem: Path | None) -> list[Step]:
-    """What to do where the program looks broken."""
+    """Steps if the program looks broken."""
     steps = [Step("when the program is repaired", as_line("resume", run)), as_page(run)]
     if problem is not None:
         steps.insert(0, Step("to see one evaluation by itself", as_line("try", problem)))
@@ -214,7 +214,7 @@ def _begin(run: Path, problem: Path, *options: str) -> str:
 
 
 def _without_run_dir(arguments: list[str]) -> list[str]:
-    """A second --run-dir would win over the first. What comes after -- is the program's."""
+    """The arguments without --run-dir, up to --: a second one would override the first."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept, skip = [], False
     for word in arguments[:end]:
@@ -229,18 +229,18 @@ def as_lines(steps: Sequence[Step]) -> str:
 
 
 def as_line(*words: str | Path) -> str:
-    """A command of ours, to paste into a shell."""
+    """A fmnes command to paste into a shell."""
     return " ".join(["fmnes", *(as_argument(w) if isinstance(w, Path) else _quoted(w) for w in words)])
 
 
 def as_argument(path: Path) -> str:
-    """As one would type it."""
+    """A path as a shell argument."""
     text = str(path)
     return _quoted("./" + text if text.startswith("-") else text)  # else it would be taken for an option
 
 
 def _quoted(word: str) -> str:
-    """What a terminal would obey is written as an escape, which a shell reads back."""
+    """Quote a word; control characters become escapes that a shell reads back."""
     if literal(word) == word:
         return shlex.quote(word)
     return "$'" + "".join(c if c.isprintable() and c not in "\\'" else _escaped(c) for c in word) + "'"

@@ -20,7 +20,7 @@ space = {
 
 
 def simulate(p: dict[str, float]) -> float:
-    """The mass of the tube, in kg. Part of the space fails, and nobody says beforehand which."""
+    """The mass of the tube, in kg. Part of the space fails, and it is not known in advance which."""
     radius, wall = p["radius"], p["wall"]
     area = 2 * math.pi * radius * wall
     stress = LOAD / area
@@ -40,7 +40,7 @@ MAX_EVALUATIONS = 600
 RUN = Path(__file__).with_name("tube.run")
 
 if __name__ == "__main__":
-    if RUN.exists():  # a run that has ended returns its result; delete the folder to begin anew
+    if RUN.exists():  # a run that has ended returns its result; delete the folder to start over
         result = fmnes.resume(RUN, simulate)
     else:
         # workers=2 evaluates in two processes, where a crash or a hang (timeout=60) costs one evaluation.
