@@ -251,7 +251,7 @@ def test_what_cannot_be_done_is_said(tmp_path: Path) -> None:
     fmnes.minimize(lambda x: float(x @ x), [1.0, 1.0], 0.5, rng=1, max_evaluations=30, run_dir=run)
     (run / "report.html").write_text("<p>my own notes</p>")
     for words, told in (
-        ([run], "found a file that is not ours, wanted another place"),
+        ([run], "found a file that is not a report, wanted another place"),
         (
             [run, "--output", tmp_path / "no" / "such.html"],
             "could not be written (No such file or directory)",

@@ -154,7 +154,7 @@ def test_a_page_that_nobody_serves_any_more_says_so(tmp_path: Path) -> None:
         assert marks(page, "evaluations") == 20
         watcher.send_signal(signal.SIGINT)
         assert watcher.wait(120) == 0
-        page.wait_for("document.getElementById('said').innerText.includes('Nobody serves')")
+        page.wait_for("document.getElementById('said').innerText.includes('The server has ended')")
         assert marks(page, "evaluations") == 20
 
 
@@ -237,7 +237,7 @@ def test_a_busy_machine_is_left_to_the_run(tmp_path: Path, monkeypatch: pytest.M
     for got, wait in [(1.0, 1.0 / live.SHARE), (0.5, 0.5 / (cores * live.SHARE_IF_BUSY)), (0.0, 0.5)]:
         pace = live.Pace(0.5)
         assert pace.due
-        with pace.paid():
+        with pace.measured():
             seconds["wall"] += 1.0
             seconds["mine"] += got
         seconds["wall"] += wait - 0.01

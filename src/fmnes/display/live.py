@@ -20,11 +20,11 @@ from fmnes.result import Result, View
 
 
 class LiveDisplay:
-    """On stderr, which it leaves alone once that cannot be written: what is asked for with --json stays alone
-    on stdout. A context manager; `update` is a callback for `fmnes.minimize`."""
+    """A display on stderr, silent if it cannot be written. A context manager; `update` is a callback for
+    `fmnes.minimize`."""
 
     def __init__(self, max_evaluations: int | None = None, made_before: int = 0) -> None:
-        """made_before: evaluations of earlier sessions, which this one does not make again."""
+        """made_before: evaluations of earlier sessions."""
         self._max_evaluations = max_evaluations
         self._rate = Rate(made_before)
         self._view: View | None = None

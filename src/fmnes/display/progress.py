@@ -25,12 +25,12 @@ def best_value(view: View) -> str:
 
 
 def failed(view: View) -> str:
-    """Of the evaluations, as the summary counts them: a point outside the bounds is none."""
+    """The number of failed evaluations; points outside the bounds are not evaluations."""
     return f"{view.n_infeasible} of {view.evaluations}"
 
 
 def speed(rate: float) -> str:
-    """A rate in words; empty where nothing was evaluated yet."""
+    """A rate as text; empty before the first evaluation."""
     for times, unit in ((1, "s"), (60, "min"), (3600, "h")):
         if rate * times >= 1 or (rate > 0 and unit == "h"):
             return f"{rate * times:.{1 if times > 1 else 0}f}/{unit}"
@@ -38,10 +38,10 @@ def speed(rate: float) -> str:
 
 
 class Rate:
-    """Evaluations a second since this object was made: of a resumed run those of this session."""
+    """Evaluations per second in this session."""
 
     def __init__(self, made_before: int) -> None:
-        """made_before: evaluations that the log has already. They are answered from there, in no time."""
+        """made_before: evaluations already in the log, which do not count."""
         self._made_before = made_before
         self._started = time.monotonic()
 
@@ -51,7 +51,7 @@ class Rate:
 
 
 class Progress:
-    """Where the stream cannot be written it is silent: a run does not end with its display."""
+    """Silent if the stream cannot be written: a run does not end with its display."""
 
     def __init__(self, stream: IO[str] | QuietStream | None = None, made_before: int = 0) -> None:
         self._stream = QuietStream(stream or sys.stderr)
@@ -68,13 +68,13 @@ class Progress:
             self._write(describe(view, self._rate(view.evaluations)))
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that is not overwritten."""
         text = literal(text)
         self._stream.write(f"\r{text.ljust(self._width)}\n" if self._live else f"{text}\n")
         self._width = 0
 
     def close(self, view: View) -> None:
-        """The last line stays."""
+        """Keep the last line."""
         self._write(describe(view, self._rate(view.evaluations)))
         if self._live:
             self._stream.write("\n")
@@ -89,9 +89,9 @@ class Progress:
         self._width = len(line)
 
     def _columns(self) -> int:
-        """What fits: a line that wraps could not be rewritten."""
+        """The width of the terminal: a wrapped line cannot be rewritten."""
         try:
             columns = os.get_terminal_size(self._stream.fileno()).columns
-        except Exception:  # a stream without a file, or with one that is no terminal
+        except Exception:  # not a terminal
             columns = 0
         return (columns or 80) - 1

@@ -1,4 +1,4 @@
-"""What a terminal is given: users' words as plain text (_text.py), through a stream that cannot fail."""
+"""Terminal output: untrusted text as plain text (_text.py), through a stream that cannot fail."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import IO, Any
 
 from fmnes._text import literal as literal
 
-#: For terminals that lack them; anything else becomes an escape such as \u4e2d.
+#: Replacements for terminals without these characters; others become escapes such as \u4e2d.
 _SPELT_OUT = str.maketrans({"×": "x", "σ": "sigma", "λ": "lambda", "…": "...", "–": "-", "−": "-", "≤": "<="})
 
 
 class QuietStream:
-    """A text stream that never raises: at the first write that fails it falls silent, and says so here.
+    """A text stream that never raises: after a failed write it is silent, with the error in `failure`.
 
-    What its encoding lacks is spelt out.
+    Characters that its encoding lacks are replaced.
     """
 
     def __init__(self, stream: IO[str] | QuietStream | None) -> None:
-        """stream: None is silent from the beginning, as sys.stderr is where it was closed."""
+        """stream: None, as for a closed sys.stderr, is silent."""
         self._stream: Any = stream
         self.failure: Exception | None = None
         self._file = None
         if stream is not None and stream in (sys.__stdout__, sys.__stderr__):
-            # Straight to the file: text that waits in a buffer would fail again when Python ends, and change
-            # the exit status.
+            # Unbuffered: buffered text would fail again when Python ends, and change the exit status.
             self._file = getattr(getattr(stream, "buffer", None), "raw", None)
 
     @property

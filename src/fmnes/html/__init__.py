@@ -1,1 +1,1 @@
-"""The page of a run, in a file and live."""
+"""A run as an HTML page: a report file, or live in a browser."""

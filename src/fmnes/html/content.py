@@ -1,4 +1,4 @@
-"""What the page tells of a run besides its pictures: each part is markup, of what `fmnes.read_run` gave."""
+"""The text parts of a run's page, as HTML."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fmnes.parameters import Parameter, is_log
 from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run
 
-#: Rows of a long point that are shown, first and last.
+#: First and last rows of a long point.
 FIRST, LAST = 30, 10
-#: Reasons that are told, and parameters of a failed point.
+#: Reasons that are shown, and parameters of a failed point.
 REASONS, PARAMETERS = 40, 30
-#: Closer to a bound than this share of its range is at the bound.
+#: A point closer to a bound than this share of the range counts as at the bound.
 AT_BOUND = 1e-3
 
 
@@ -37,7 +37,7 @@ def parts(run: Run, path: Path) -> dict[str, str]:
 def head(run: Run) -> str:
     lost = sum(one.count for one in run.reasons if one.lost and not one.made_again)
     share = f" ({run.failed / run.answered:.0%})" if run.answered else ""
-    told = {
+    entries = {
         "best value": text(f"{run.best.fun:.8g}") if math.isfinite(run.best.fun) else "none yet",
         "evaluations": f"{run.answered:,}",
         "failed": f"{run.failed:,}{share}",
@@ -45,7 +45,7 @@ def head(run: Run) -> str:
         **({"made again": f"{run.made_again:,}"} if run.made_again else {}),
         **_times(run),
     }
-    return f"<h1>{text(run.path.name)}</h1>\n<p>{_what(run)}</p>\n{facts(told)}"
+    return f"<h1>{text(run.path.name)}</h1>\n<p>{_what(run)}</p>\n{facts(entries)}"
 
 
 def _what(run: Run) -> str:
@@ -71,7 +71,7 @@ def _times(run: Run) -> dict[str, str]:
 
 
 def _span(seconds: float) -> str:
-    if not 0 <= seconds < 1e10:  # somebody has set the clock
+    if not 0 <= seconds < 1e10:  # the clock was changed
         return "unknown"
     if seconds < 60:
         return f"{seconds:.3g} s"
@@ -88,7 +88,7 @@ def why(run: Run, path: Path) -> str:
     lines = [f"<p>{line}</p>" for line in _standing(run)]
     commands = [f"<p>{_sentence(step.words)}:</p>\n<pre>{text(step.command)}</pre>" for step in steps]
     return section(
-        "How it stands" if run.running else "Why it stopped, and what to do next", *lines, *commands
+        "Current state" if run.running else "Why it stopped, and what to do next", *lines, *commands
     )
 
 
@@ -105,15 +105,15 @@ def _standing(run: Run) -> Iterator[str]:
         yield _state(kind, f"{reason}: {result.message}.")
         if result.second_looks:
             yield (
-                "It had settled on the edge of the failing region, so it looked again from its best point, "
-                "with longer steps, before it would call that a success."
+                "It converged at the edge of the failing region, so it was repeated from the best point "
+                "with longer steps, to confirm the result."
             )
         if result.success:
             yield "It ended as a success."
         elif result.x is not None:
             yield "It did not end as a success: the best point may not be the best there is."
     if run.answered and not run.summary.statuses.get("value"):
-        yield "No evaluation has succeeded so far; why each failed is told below."
+        yield "No evaluation has succeeded so far; the reasons are below."
 
 
 def _sentence(words: str) -> str:
@@ -166,20 +166,20 @@ def _share(value: Any, parameter: Parameter) -> float | None:
     low, high, at = float(parameter.lower), float(parameter.upper), float(value)
     if is_log(parameter):
         low, high, at = math.log(low), math.log(high), math.log(max(at, low))
-    width = high / 2 - low / 2  # the range of floats is no float
+    width = high / 2 - low / 2  # the full range may overflow
     share = (at / 2 - low / 2) / width if width > 0 else math.nan
     return min(max(share, 0.0), 1.0) if math.isfinite(share) else None
 
 
 def failures(run: Run) -> str:
-    told = [one for one in run.reasons if not one.made_again]
+    entries = [one for one in run.reasons if not one.made_again]
     title = "Why evaluations failed"
-    if not told:
+    if not entries:
         return section(
             title, "<p>None has failed.</p>" if run.answered else "<p>Nothing is evaluated yet.</p>"
         )
-    one_by_one = [_reason(one, run.answered, opened=i == 0) for i, one in enumerate(told[:REASONS])]
-    more = f"<p>And {len(told) - REASONS:,} other reasons.</p>" if len(told) > REASONS else ""
+    one_by_one = [_reason(one, run.answered, opened=i == 0) for i, one in enumerate(entries[:REASONS])]
+    more = f"<p>And {len(entries) - REASONS:,} other reasons.</p>" if len(entries) > REASONS else ""
     return section(title, *one_by_one, more)
 
 
@@ -201,12 +201,12 @@ def _reason(one: Reason, answered: int, opened: bool) -> str:
 
 
 def settings(run: Run) -> str:
-    told: dict[str, Any] = {"run directory": run.path, **run.search, **run.settings}
+    entries: dict[str, Any] = {"run directory": run.path, **run.search, **run.settings}
     kind = "program" if run.objective["kind"] == "command" else "function"
-    told |= {f"{kind}: {name}": value for name, value in run.objective.items() if name != "kind" and value}
-    told |= {f"made with {name}": version for name, version in run.versions.items()}
+    entries |= {f"{kind}: {name}": value for name, value in run.objective.items() if name != "kind" and value}
+    entries |= {f"made with {name}": version for name, version in run.versions.items()}
     rows = [
-        (text(name.replace("_", " ")), code(_plain(value))) for name, value in told.items() if _said(value)
+        (text(name.replace("_", " ")), code(_plain(value))) for name, value in entries.items() if _said(value)
     ]
     return section("Settings", table("Settings", ("", ""), rows))
 

@@ -11,7 +11,7 @@ from fmnes.html import content, markup
 from fmnes.html.markup import section, text, wide
 from fmnes.reading.run import Run, read_run
 
-# -- The plots of a run for its page, each with what it shows.
+# -- The plots of the page, each with its caption.
 
 
 class Picture(NamedTuple):
@@ -22,7 +22,7 @@ class Picture(NamedTuple):
 
 PICTURES = {
     "course": Picture(
-        "The course", "Every evaluation and the best so far; what failed stands on top.", plots.convergence
+        "The course", "Every evaluation and the best so far; failures are at the top.", plots.convergence
     ),
     "where": Picture(
         "Where it fails",
@@ -37,7 +37,7 @@ PICTURES = {
         "Where the search drew its points, mean and deviation, and the best.",
         plots.parameters,
     ),
-    "steps": Picture("The steps", "How far it looks: they shrink as it converges.", plots.distribution),
+    "steps": Picture("The steps", "The step sizes: they shrink as the search converges.", plots.distribution),
 }
 
 
@@ -57,14 +57,14 @@ ORDER = ("head", "next", "best", "course", "where", "failures", "when", "movemen
 
 
 def report(path: Path, more: Mapping[str, str] | None = None) -> str:
-    """The page of the run in this directory, as it is now. Raises RunError for what is none.
+    """The page of the run in this directory, as it is now. Raises RunError if there is none.
 
-    more: further parts, {name: markup}, which come right after what became of the run.
+    more: further parts, {name: markup}, placed after the outcome of the run.
     """
     run = read_run(path)
-    told = content.parts(run, path)
-    told["settings"] += content.made_at()
-    parts = list(in_order({**told, **drawings(run)}).items())
+    parts_of_run = content.parts(run, path)
+    parts_of_run["settings"] += content.made_at()
+    parts = list(in_order({**parts_of_run, **drawings(run)}).items())
     return markup.document(run.path.name, dict([*parts[:2], *(more or {}).items(), *parts[2:]]))
 
 

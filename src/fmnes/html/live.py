@@ -1,7 +1,6 @@
-"""The page of a run as it changes: what is told is read anew each second or so, the pictures less often.
+"""The live page of a run: text is refreshed about every second, plots less often.
 
-Whoever watches must not be in the way of the run: nothing is done unless a browser asks, and whatever takes
-long is done seldom.
+Watching must not slow down the run: work is done only when a browser asks, and expensive work rarely.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from fmnes.html.document import ORDER
 from fmnes.reading.run import Run, read_run
 from fmnes.storage.directory import CONFIG
 
-#: Seconds between two looks at a run under way, and between two pictures of it, at least.
+#: Minimum seconds between two refreshes of the text, and of the plots, of an active run.
 TEXT_SECONDS, PICTURE_SECONDS = 0.5, 0.5
-#: Either takes at most this share of a processor where one is idle, and this one of all of them where the run
-#: needs them. A low priority alone is not enough: not every system heeds it.
+#: CPU share of either: of one idle core, and of all cores if the run needs them. A low priority is not
+#: enough: some systems ignore it.
 SHARE, SHARE_IF_BUSY = 0.1, 0.004
-#: Work that gets less than this share of a processor while it lasts has to wait for others.
+#: Work that gets a smaller share of a core than this competes with other processes.
 UNDISTURBED = 0.9
 COURSE = "course"
 
 
 class Pace:
-    """When something may be done again."""
+    """Rate limit: when a piece of work may be repeated."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -42,8 +41,8 @@ class Pace:
         return time.monotonic() >= self._due
 
     @contextmanager
-    def paid(self) -> Iterator[None]:
-        """What is done in here, by this thread, has its price."""
+    def measured(self) -> Iterator[None]:
+        """Measure the CPU time of the block and set when it is due again."""
         began, used = time.monotonic(), time.thread_time()
         try:
             yield
@@ -55,7 +54,7 @@ class Pace:
 
 
 class News(NamedTuple):
-    """What has changed since a revision."""
+    """The changes since a revision."""
 
     revision: int
     parts: dict[str, str]
@@ -69,11 +68,11 @@ class Live:
         self.path = path
         self._lock = threading.Lock()
         self._parts: dict[str, tuple[int, str]] = dict.fromkeys(ORDER, (0, ""))
-        """Each with the revision in which it changed last."""
+        """Each part with the revision of its last change."""
         self._revision = 0
         self._running = False
         self._drawn: dict[str, object] = dict.fromkeys(document.PICTURES)
-        """What each picture shows, the next one first: it is not drawn again of the same."""
+        """The data that each plot shows, the next one to draw first; unchanged plots are not redrawn."""
         self._drawing = False
         self._text_pace, self._picture_pace = Pace(TEXT_SECONDS), Pace(PICTURE_SECONDS)
 
@@ -84,28 +83,31 @@ class Live:
             return {name: part for name, (_, part) in self._parts.items()}
 
     def news(self, revision: int) -> News:
-        """What is new since then. Pictures are drawn in the background, and are news when they are done."""
+        """The changes since `revision`; plots are drawn in the background and appear when they are done."""
         with self._lock:
             if self._text_pace.due:
-                with self._text_pace.paid():
-                    self._look()
+                with self._text_pace.measured():
+                    self._refresh()
             changed = {name: part for name, (at, part) in self._parts.items() if at > revision}
             return News(self._revision, changed, self._running)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         try:
             run = None if not os.path.lexists(self.path / CONFIG) else read_run(self.path)
-            told = _waiting(self.path) if run is None else content.parts(run, self.path)
-        except FmnesError as error:  # it may be gone, or half there
-            run, told = None, {"head": f"<h1>{markup.text(self.path.name)}</h1>\n<p>{markup.text(error)}</p>"}
+            parts = _waiting(self.path) if run is None else content.parts(run, self.path)
+        except FmnesError as error:  # deleted, or incomplete
+            run, parts = (
+                None,
+                {"head": f"<h1>{markup.text(self.path.name)}</h1>\n<p>{markup.text(error)}</p>"},
+            )
         self._running = run is not None and run.running
-        self._publish(told)
+        self._publish(parts)
         if run is not None and not self._drawing and (names := self._worth_drawing(run)):
             self._drawing = True
             threading.Thread(target=self._draw, args=(run, names), daemon=True).start()
 
     def _worth_drawing(self, run: Run) -> list[str]:
-        """One at a time of a run under way, whose processors are not ours; else all that are out of date."""
+        """The outdated plots; of an active run one at a time, as it needs the cores."""
         older = [name for name, shown in self._drawn.items() if shown != _shown(run)]
         if not run.running:
             return older
@@ -114,7 +116,7 @@ class Live:
     def _draw(self, run: Run, names: list[str]) -> None:
         try:
             for name in names:
-                with self._picture_pace.paid():
+                with self._picture_pace.measured():
                     part = _part(name, run)
                 with self._lock:
                     self._publish({name: part})
@@ -130,7 +132,7 @@ class Live:
 
 
 def _then(name: str, drawn: dict[str, object], shown: object) -> dict[str, object]:
-    """With this one last; the course, which people look at most, comes again after each of the others."""
+    """The order after drawing `name`: it goes last, and the convergence plot comes after each other plot."""
     others = {other: what for other, what in drawn.items() if other != name}
     if name != COURSE:
         others = {COURSE: others.pop(COURSE), **others}

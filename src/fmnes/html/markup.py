@@ -1,4 +1,4 @@
-"""HTML as the page needs it. Words that are not ours go through `text`: nothing in them is markup."""
+"""HTML building blocks of the page. All untrusted text goes through `text`, which escapes it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from fmnes._text import literal
 
 GENERATOR = "fmnes report"
-#: No script, nothing from the network: what should ever slip through as markup can do nothing.
+#: No scripts and no network: markup that slipped through would be harmless.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
-#: What is wider than the window scrolls in a box of its own. In the dark a picture's light and dark change
-#: places, and turning the hues round again leaves the colours what they were.
+#: Wide content scrolls in its own box. The dark scheme inverts plots and rotates the hues back, to keep
+#: the colours.
 STYLE = """
 :root { color-scheme: light dark;
   --text: #222; --faint: #595959; --paper: #fff; --line: #ccc; --code: #f3f3f3;
@@ -57,7 +57,7 @@ button { font: inherit; padding: .3rem 1rem; cursor: pointer; }
 
 
 def text(words: object, lines: bool = False) -> str:
-    """Anybody's words as they are, in one line unless they may have more."""
+    """Escape untrusted text; in one line unless `lines`."""
     return html.escape(literal(str(words), lines))
 
 
@@ -70,13 +70,13 @@ def section(title: str, *parts: str) -> str:
 
 
 def facts(pairs: Mapping[str, str]) -> str:
-    """Numbers to be seen at a glance. The values are markup already."""
+    """A list of key figures; the values are already markup."""
     rows = "".join(f"<div><dt>{text(name)}</dt><dd>{value}</dd></div>" for name, value in pairs.items())
     return f"<dl class='facts'>{rows}</dl>"
 
 
 def table(name: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The cells are markup already; one that is a number alone stands to the right."""
+    """A table; cells are already markup, and numbers are aligned right."""
     titles = "".join(f"<th scope='col'>{text(title)}</th>" for title in head)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in rows)
     top = f"<thead><tr>{titles}</tr></thead>\n" if any(head) else ""
@@ -92,18 +92,18 @@ def _cell(markup: str) -> str:
 
 
 def wide(name: str, content: str) -> str:
-    """A box that scrolls sideways, by the keyboard too."""
+    """A box that scrolls horizontally, also with the keyboard."""
     return f"<div class='wide' role='region' tabindex='0' aria-label='{text(name)}'>{content}</div>"
 
 
 def folded(title: str, key: object, content: str, opened: bool) -> str:
-    """key: by which the live page finds it again."""
+    """A collapsible part; the live page identifies it by `key`."""
     start = f"<details data-key='{text(key)}'{' open' if opened else ''}>"
     return f"{start}<summary>{title}</summary>\n{content}\n</details>"
 
 
 def document(title: str, parts: Mapping[str, str], *, policy: str = POLICY, live: str = "") -> str:
-    """The whole page. live: what keeps it alive, above all else, and allowed by the policy."""
+    """The whole page; `live`: the script of the live page, which the policy allows."""
     body = "\n".join(f"<section id='{name}'>\n{markup}\n</section>" for name, markup in parts.items())
     return f"""<!doctype html>
 <html lang='en'>

@@ -1,11 +1,11 @@
-"""Who serves the live page: on the loopback only, to whoever has the token that its address begins with.
+"""HTTP server for the live page (loopback only, token in the URL).
 
     GET  /TOKEN/            the page
     GET  /TOKEN/news?N      what has changed since revision N, as JSON
     POST /TOKEN/stop        ask the run to stop
 
-Nothing else can be asked of it. A page from elsewhere that finds the port neither knows the token nor, by
-another name for this machine, gets past the check of the Host header.
+Everything else is refused. A foreign page that finds the port does not know the token, and the check of the
+Host header stops DNS rebinding.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fmnes.html.live import Live
 from fmnes.storage.directory import request_stop
 
 HOST = "127.0.0.1"
-#: How many ports are tried, from the first on.
+#: Number of ports to try.
 PORTS = 100
-#: Seconds that a connection may be silent.
-PATIENCE = 10.0
+#: Timeout of a silent connection, in seconds.
+TIMEOUT = 10.0
 
 _LIVE = """<p class='live'><span id='said' class='faint' role='status'></span>
 <button id='stop' hidden>Stop the run</button></p>
@@ -54,7 +54,7 @@ async function look() {
   try {
     news = await (await fetch("news?" + revision)).json();
   } catch {
-    said.textContent = "Nobody serves this page any more; it shows the run as it was.";
+    said.textContent = "The server has ended; this page shows the last state it read.";
     button.hidden = true;
     return;
   }
@@ -79,7 +79,7 @@ class Server(ThreadingHTTPServer):
         self.live = Live(run)
         self.token = secrets.token_urlsafe(24)
         self.asked = time.monotonic()
-        """When a browser last asked for something."""
+        """Time of the last request."""
         super().__init__((HOST, port), _Handler)
 
     def server_bind(self) -> None:
@@ -95,7 +95,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{self.hosts[0]}/{self.token}/"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A browser that goes away in the middle of an answer is none of our business."""
+        """Ignore a browser that disconnects."""
 
 
 def serve_at(run: Path, port: int) -> Server:
@@ -110,7 +110,7 @@ def serve_at(run: Path, port: int) -> Server:
 
 class _Handler(BaseHTTPRequestHandler):
     server: Server
-    timeout = PATIENCE
+    timeout = TIMEOUT
     server_version, sys_version = "fmnes", ""
 
     def do_GET(self) -> None:
@@ -175,11 +175,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """A request that is no such thing, or of a method that is not here."""
+        """Answer a malformed request, or an unsupported method."""
         if not hasattr(self, "headers"):
             self.headers = self.MessageClass()
         self.close_connection = True
         self._send(HTTPStatus(code), f"{HTTPStatus(code).phrase}\n")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing is printed."""
+        """Print nothing."""
