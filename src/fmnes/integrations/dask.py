@@ -93,7 +93,7 @@ class DaskExecutor(Executor):
 
 
 def _run(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """In a worker, which cannot stop its threads: our child ends when nobody wants the task any more."""
+    """Run in a child process, which is ended when the task is cancelled: a worker cannot stop its threads."""
     from distributed import get_worker
 
     worker = get_worker()

@@ -30,7 +30,7 @@ except ImportError as error:
 _OPTIONS = frozenset(inspect.signature(minimize).parameters) - {
     "fun", "bounds", "integers", "callback", "workers", "executor", "timeout", "vectorized", "run_dir",
 }  # fmt: skip
-#: Evaluations for each dimension, if nobody says how many.
+#: Default evaluations per dimension.
 _PER_DIMENSION = 10_000
 
 
@@ -157,7 +157,7 @@ class Algorithm:
 
 
 def _finite_or_none(bounds: Any) -> Bounds:
-    """The largest numbers there are stand for no bound."""
+    """Bounds with the largest floats as infinity: IOH uses them for a missing bound."""
     sides = (np.asarray(side, dtype=float) for side in (bounds.lb, bounds.ub))
     largest = np.finfo(float).max
     return Bounds(*(np.where(np.abs(side) < largest, side, np.copysign(np.inf, side)) for side in sides))

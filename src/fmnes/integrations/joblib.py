@@ -9,7 +9,7 @@ from typing import Any
 from fmnes.arguments import check_number, is_number
 from fmnes.errors import MissingExtra
 
-#: Processes that joblib has no work for end after so many seconds.
+#: Seconds after which idle joblib processes end.
 _IDLE_SECONDS = 300
 
 

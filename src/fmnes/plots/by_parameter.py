@@ -115,7 +115,7 @@ def parameters(run: Source) -> Figure:
 
 
 def unknown(count: int) -> str:
-    """Why there are no points to draw."""
+    """The message for a plot without points."""
     return "the points of this run are not kept" if count else "no evaluation yet"
 
 
@@ -158,7 +158,7 @@ def _moving_parameters(spreads: dict[str, _Spread]) -> list[str]:
 # -- Where in the space it fails: values and failures against each parameter, and against each pair.
 
 
-#: So many parameters are all drawn; of more the most telling ones.
+#: Up to this many parameters are all drawn; of more, the most informative ones.
 ALL, TELLING = 5, 4
 #: Evaluations that are drawn: those that failed and those that have a value, as many of each at most.
 DRAWN = 2000
@@ -240,7 +240,7 @@ def slices(run: Source) -> Figure:
 
 
 def _draw_values(axes: Any, x: Floats, value: Floats, marks: _Marks) -> None:
-    """On the diagonal: the value against one parameter; what failed has none and stands on top."""
+    """On the diagonal: the value against one parameter; failures are at the top."""
     values = drawing.drawable(value[marks.good])
     axes.update_datalim(np.column_stack((x, np.full(len(x), values.min() if len(values) else 0.0))))
     _scatter(axes, x[marks.good], values, marks)

@@ -95,7 +95,7 @@ def with_evaluations(found: Source) -> tuple[PlotData, Table]:
 
 def _table(evaluations: Evaluations) -> Table:
     kept = evaluations.status != "lost"
-    # A log may come from elsewhere: what is no number is no value.
+    # The log is untrusted: anything but a number is a missing value.
     value = np.where(np.isfinite(evaluations.value[kept]), evaluations.value[kept], np.nan)
     reason = np.where(evaluations.reason == "", evaluations.fault, evaluations.reason)[kept]
     return Table(

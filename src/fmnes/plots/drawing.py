@@ -41,7 +41,7 @@ MARKS = 3000
 POINTS = 1000
 #: Beyond this, and closer to zero than its inverse, matplotlib's axes fail: such numbers are drawn there.
 HUGE = 1e100
-#: Digits of a coordinate that nobody can see.
+#: Invisible digits of a coordinate.
 _HUNDREDTHS = re.compile(r"(\d\.\d\d)\d+")
 #: Characters of a name and of a reason.
 NAME, REASON = 30, 60
@@ -81,8 +81,8 @@ def panel(figure: Figure, *place: int) -> Any:
 
 
 def word(text: str, most: int = NAME) -> str:
-    """Somebody else's words as text in one line: matplotlib takes $ for mathematics, and hides a label
-    that begins with an underscore."""
+    """Untrusted text in one line, safe for matplotlib: $ starts mathematics, and a leading underscore hides
+    a label."""
     text = short(text, most).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
@@ -162,7 +162,7 @@ def scale_of_values(axes: Any, values: NDArray[np.float64]) -> str:
 
 
 def evenly(count: int, most: int) -> NDArray[np.int64]:
-    """At most so many of these rows, evenly, with the first and the last."""
+    """At most `most` of these rows, evenly spaced, with the first and the last."""
     if count <= most:
         return np.arange(count)
     return np.unique(np.linspace(0, count - 1, most).round().astype(np.int64))
@@ -216,9 +216,9 @@ def as_svg(figure: Figure) -> str:
 
 
 def _slim(svg: str) -> str:
-    """Without what a page would have twice if there are several, and at half the size.
+    """The SVG without parts that a page with several would repeat, at half the size.
 
-    What is looked for begins with <, which stands nowhere in the users' words: there it is escaped.
+    The patterns begin with <, which is escaped in users' text.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<style type=\"text/css\">.*?</style>", "", svg, count=1, flags=re.DOTALL)

@@ -320,7 +320,7 @@ def _title(labels: Sequence[str], courses: Sequence[tuple[Any, Any, int]]) -> st
 # -- How much failed, when, and why.
 
 
-#: So many reasons by name.
+#: Reasons shown by name.
 REASONS = 6
 #: Columns at most, and evaluations of one at least.
 COLUMNS, LEAST = 50, 10

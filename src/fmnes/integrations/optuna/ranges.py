@@ -17,11 +17,10 @@ from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError
 from fmnes.parameters import Integer, Parameter, Real
 
-# -- Optuna's distributions as parameters of ours, and the values of our points in Optuna's words.
+# -- Conversion between Optuna's distributions and fmnes parameters, and of their values.
 #
-# A step becomes an `Integer` that counts steps, so that values lie on the user's own grid; a whole number
-# on a
-# log scale becomes a `Real` that is rounded.
+# A step becomes an `Integer` that counts steps, so that values lie on the user's grid; an integer on a log
+# scale becomes a `Real` that is rounded.
 
 
 Ranges = dict[str, BaseDistribution]
@@ -90,7 +89,7 @@ def _value(distribution: Any, found: Any) -> Any:
     if isinstance(distribution, IntDistribution):
         value = low + int(found) * distribution.step if _counts_steps(distribution) else round(found)
     elif distribution.step is not None:
-        # As decimal numbers: 0.1 + 2 · 0.1 is 0.3 to whoever wrote 0.1.
+        # As decimal numbers: users expect 0.1 + 2 · 0.1 to be 0.3.
         value = float(Decimal(str(low)) + int(found) * Decimal(str(distribution.step)))
     else:
         value = found
@@ -166,15 +165,14 @@ def _place(distribution: Any, value: float) -> float:
     return (scale(value) / 2 - low / 2) / (high / 2 - low / 2)
 
 
-# -- Which search space the trials of a study have: what all complete ones asked for, in the same range.
+# -- The search space of a study: the parameters that all complete trials share, with the same range.
 #
-# Unlike Optuna's intersection it knows two things more: a study of which nothing is complete yet has a
-# space as
-# soon as one trial has failed, and a range that the user has changed comes back with its new ends.
+# Two differences from Optuna's intersection: a study without complete trials has a space as soon as one trial
+# has failed, and a range that the user changed comes back with its new ends.
 
 
-#: A range that has changed is one to search in when so many complete trials had it; one that changes more
-#: often depends on other parameters.
+#: A changed range is searched after this many complete trials with it; a range that changes more often
+#: depends on other parameters.
 CONVERGED_REASONS = 10
 
 

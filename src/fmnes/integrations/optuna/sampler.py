@@ -82,8 +82,8 @@ def described(
 # wherever it is not there.
 
 
-#: Unless the user says more: a trial is lost that has run so many times as long as the longest complete
-#: one so far, and a second more. To be wrong costs one evaluation that is made twice.
+#: Default: a trial counts as lost after this multiple of the longest complete trial, plus a second. A wrong
+#: guess costs one repeated evaluation.
 LOST_AFTER = 10.0
 
 
@@ -352,9 +352,9 @@ def _sign(study: Study) -> float:
 
 
 def _was_lost() -> bool:
-    """Did the trial end by Ctrl-C, or with `fmnes.Lost`? Neither says anything of the point.
+    """Whether the trial ended by Ctrl-C or `fmnes.Lost`, which say nothing about the point.
 
-    Optuna tells a sampler that a trial has failed, not why. It stands in the frame that calls it.
+    Optuna does not pass the exception to the sampler; it is in the calling frame.
     """
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "_run_trial":

@@ -1,12 +1,12 @@
-"""Searches that live in the trials of a study: replayed from the ledger, and told what is new in it.
+"""Searches stored in the trials of a study: replayed from the ledger, and updated with new trials.
 
-A *batch* is the points that the optimizer asks for at once (a generation, or the redraws of one). It is over
-when each of its points has a trial that ended; the trials it was made of are then written down with the next
-trial, because a point may have several: two processes took it at the same time, or one that was lost came
-back. Whoever reads the study later makes the same search of it.
+A *batch* is the points that the optimizer asks for at once (a generation, or its redraws). It is complete
+when each point has a finished trial. The trials used are then recorded with the next trial, because a point
+may have several: two processes took it at the same time, or a lost one came back. Every later reader of the
+study thus replays the same search.
 
-There may be several searches. The first with a point that nobody has is served first; if all points of its
-batch are under way, the next search gets the trial, and if it has ended, so do all trials after it. As in
+There may be several searches. The first with a free point is served first; if all points of its batch are
+being evaluated, the next search gets the trial; if it has ended, it gets no further trials. As in
 `minimize(restarts=)` each has twice the population of the one before.
 """
 
@@ -114,7 +114,7 @@ class Search:
         return written
 
     def free(self, ledger: Ledger, patience: Patience) -> list[Point]:
-        """The points that nobody has evaluated or is evaluating; those that were lost come last."""
+        """The points without an evaluation, finished or running; lost ones come last."""
         losses = [(self._losses(point, ledger, patience), point) for point in self.batch]
         free = [(n, point) for n, point in losses if n is not None and not patience.gives_up(n)]
         free.sort(key=lambda pair: pair[0])
@@ -127,7 +127,7 @@ class Search:
         return [point for _, point in free]
 
     def _losses(self, point: Point, ledger: Ledger, patience: Patience) -> int | None:
-        """How often a point was lost; None: somebody has it."""
+        """How often a point was lost; None if a trial has it."""
         entries = self._entries(point, ledger)
         return len(entries) if all(patience.is_lost(entry) for _, entry in entries) else None
 
@@ -146,7 +146,7 @@ class Search:
         return entry.judged[1]
 
     def _value(self, point: Point, trial: int, ledger: Ledger) -> float | None:
-        """As the optimizer is told; None: failed."""
+        """The value for the optimizer; None: failed."""
         if trial == _GIVEN_UP or self._kinship(ledger.entries[trial], point) is PointMatch.OUTSIDE:
             return None
         return self._sign * ledger.entries[trial].value
@@ -187,7 +187,7 @@ class Searches:
         self._digest, self._ranges, self._sign, self._make = digest, ranges, sign, make
         self._searches: list[Search] = []
         self.unwritten: list[Any] = []
-        """Search, batch and trials of generations that no tag has yet; whoever writes them clears it."""
+        """Search, batch and trials of generations without a tag; cleared when they are written."""
 
     def next_point(self, ledger: Ledger, patience: Patience, number: int) -> Point:
         """A point for the trial of this number."""

@@ -1,14 +1,14 @@
-"""What the trials of a study say of our searches: who has which point, and what came of it.
+"""The ledger of a study: which trial has which point, and its outcome.
 
-Each trial that evaluates a point of ours carries a tag, and that is all that is stored:
+Each trial that evaluates a point of the sampler carries a tag; nothing else is stored:
 
     search   the arguments and the space of the search, as a digest
     point    search, generation, slot and redraw: the point's name
     used     which trials each complete generation was made of, with the first trial after it
     seed     of the search, with its first trial
-    start    the trial that it starts from, if somebody had enqueued a better start
+    start    the trial that it starts from, if a better start was enqueued
 
-A trial may be read many times until it is finished, and never again after that.
+A trial is read repeatedly until it has finished.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from fmnes.arguments import is_number
 from fmnes.integrations.optuna.ranges import Ranges, Spaces, is_inside
 
 TAG = "fmnes:tag"
-#: The mark of a trial that ended by itself. A failed one without it was ended by somebody else: its process
-#: has died, and what the point is worth is not known.
+#: Marks a trial that ended by itself. A failed trial without it was ended from outside: its process died, and
+#: the value of the point is unknown.
 ENDED = "fmnes:ended"
 _NAME = re.compile(r"(\d{1,9}-){3}\d{1,9}", re.ASCII)
 _CONSTRAINTS = "constraints"
@@ -38,7 +38,7 @@ Batch = tuple[str, int, int]
 
 
 class SearchOrigin(NamedTuple):
-    """How a search begins, as its first trial says it."""
+    """The start of a search, as recorded in its first trial."""
 
     number: int
     seed: int
@@ -53,7 +53,7 @@ class Used(NamedTuple):
 
 
 class Entry:
-    """A trial that has a point of ours."""
+    """A trial with a point of the sampler."""
 
     def __init__(self, trial: FrozenTrial) -> None:
         self.trial = trial
@@ -97,11 +97,11 @@ class Ledger:
         self.used: dict[Batch, list[Used]] = {}
         """What trials say of it, by their numbers: the first is believed."""
         self.news: list[Batch] = []
-        """Every batch that somebody has ever said something of."""
+        """Every batch that a trial has mentioned."""
         self.longest = 0.0
         """Seconds of the longest complete trial; those that fail may do so at once."""
         self.enqueued: list[FrozenTrial] = []
-        """Complete trials with values that somebody had fixed."""
+        """Complete trials with fixed values."""
         self._seen = 0
         self._last = -1
         self._unfinished: list[int] = []
@@ -139,7 +139,7 @@ class Ledger:
             self.longest = max(self.longest, trial.duration.total_seconds())
 
     def note(self, trial: FrozenTrial, tag: dict[str, Any]) -> None:
-        """A tag, as it is read or written. What is not as we write it is somebody else's."""
+        """Take in a tag that was read or written; ignore one of another form."""
         number = trial.number
         if number in self.entries:
             self.entries[number].trial = trial
@@ -167,7 +167,7 @@ class Ledger:
         self.news.append(batch)
 
     def best_enqueued(self, ranges: Ranges, sign: float) -> int | None:
-        """The number of the best trial that somebody enqueued with values for all of these; None: no such."""
+        """Number of the best enqueued trial with values for all of these, or None."""
         found = [t for t in self.enqueued if is_inside(ranges, t.system_attrs["fixed_params"])]
         best = min(found, key=lambda t: (sign * (t.value or 0.0), t.number), default=None)
         return None if best is None or not math.isfinite(best.value or 0.0) else best.number

@@ -20,10 +20,10 @@ from fmnes.integrations.scipy.options import even_size, first_steps, read_box, r
 from fmnes.result import Result, StopReason, Vector, View
 from fmnes.run.minimize import minimize
 
-# -- What SciPy's users are told: their callback, in its two forms, and the OptimizeResult.
+# -- SciPy's two forms of a callback, and the OptimizeResult.
 
 
-#: Of runs that are no success. 1, 2 and 99 are SciPy's own.
+#: Status of unsuccessful runs. 1, 2 and 99 are SciPy's own.
 _MAXITER = 2
 _STATUS = {
     StopReason.MAX_EVALUATIONS: 1,
@@ -76,7 +76,7 @@ def _called(callback: Callable[..., Any], with_convergence: bool) -> Callable[[O
     if set(signature.parameters) == {"intermediate_result"}:
         return lambda seen: _is_true(callback(intermediate_result=seen), with_convergence)
     if with_convergence and _takes_two(signature):
-        # How far differential evolution has converged is nobody's number here.
+        # The convergence of differential evolution has no equivalent here.
         return lambda seen: _is_true(callback(seen.x, np.nan), True)
     return lambda seen: _is_true(callback(seen.x), with_convergence)
 
@@ -333,7 +333,7 @@ def _search(
     sigma0: ArrayLike | None,
     options: dict[str, Any],
 ) -> OptimizeResult:
-    """Of the free coordinates only: what is fixed is nobody's to search for."""
+    """Search over the free coordinates only."""
     vectorized = options.get("vectorized", False)
     check_flag("vectorized", vectorized)
     steps: Vector | ArrayLike = first_steps(free.x, box) if sigma0 is None else sigma0

@@ -30,7 +30,7 @@ _CALLED = {
 
 
 def read_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Options in our words; and those that nobody knows, each with what may have been meant."""
+    """Options by our names; and unknown ones, each with a hint."""
     known: dict[str, Any] = {}
     unknown: dict[str, str] = {}
     for name, value in options.items():
@@ -81,8 +81,7 @@ def read_box(bounds: Any, d: int | None) -> Bounds | None:
 
 
 def first_steps(x: Vector, bounds: Bounds | None) -> Vector:
-    """How far to look at first, if nobody says it: between two bounds as `bounds.first_step` has it;
-    without them half of |x|, as though it were bounded by 0 and 2 x, and 1 where x is 0."""
+    """Initial steps: `bounds.first_step` between two bounds; otherwise |x| / 2, and 1 where x is 0."""
     steps = np.where(np.abs(x) / 2 >= MIN_SIGMA0, np.abs(x) / 2, 1.0)
     if bounds is None:
         return steps
@@ -99,7 +98,7 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def even_size(popsize: Any, d: int) -> int:
-    """The population of differential_evolution: so many times as many points as there are coordinates."""
+    """The population of differential_evolution: `popsize` points per coordinate."""
     if isinstance(popsize, bool) or not isinstance(popsize, (int, float, np.number)) or not 0 < popsize < 1e9:
         raise ArgumentError(
             f"popsize: found {shown(popsize)}, wanted how many times as many points as there are coordinates"
