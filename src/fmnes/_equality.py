@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-# -- Equality of what holds arrays, which Python cannot compare as one thing.
+# -- Equality of objects that contain arrays.
 
 
 class EqualByValue:
-    """Equal where the type and all fields are, those with `compare=False` aside; it has no hash.
+    """Equality by type and by all fields except those with `compare=False`; unhashable.
 
     For a dataclass with `eq=False`, which would otherwise write its own methods over these.
     """
@@ -29,7 +29,7 @@ class EqualByValue:
 
 
 def same(one: Any, two: Any) -> bool:
-    """By value, at any depth. NaN, which stands for "nothing", is the same as NaN."""
+    """Compare by value at any depth; NaN equals NaN."""
     if one is two:
         return True
     if isinstance(one, np.ndarray) or isinstance(two, np.ndarray):
@@ -53,12 +53,11 @@ def _same_arrays(one: np.ndarray[Any, Any], two: np.ndarray[Any, Any]) -> bool:
     return np.array_equal(one, two)
 
 
-# -- Equality of settings that hold an array: Python can neither hash an array nor compare it as one
-# thing.
+# -- Equality and hash of settings that contain an array.
 
 
 class EqualByContent:
-    """Settings are equal where all their fields are, an array by its shape and its bytes.
+    """Equality and hash by all fields; an array by its shape and bytes.
 
     For a dataclass with `eq=False`, which would otherwise write its own methods over these.
     """

@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-# -- What we want of a file system: files replaced as a whole, and to know when it belongs to another
-# machine.
+# -- Atomic writes, and detection of network file systems.
 #
-# Whoever looks at a file written here, at any moment and after any crash, sees the old one or the new.
+# At any moment, and after any crash, a reader sees either the old file or the new one.
 
 
-#: How the name of an unfinished write ends; a killed process leaves one behind.
+#: Suffix of an unfinished write; a killed process leaves such a file behind.
 TEMPORARY = ".tmp"
 
 #: File systems that other machines may write to, or whose server may go away: no shared memory, weak locks.
@@ -55,14 +54,14 @@ NETWORK_TYPES = frozenset(
     }
     | {"ocfs2", "gfs", "gfs2", "acfs", "vboxsf", "vmhgfs", "prl_fs"}
 )
-#: How often, and after how many seconds, a file is replaced again that somebody reads on Windows.
+#: On Windows: how often, and after how many seconds, to retry replacing a file that is open elsewhere.
 _TRIES, _PAUSE = 20, 0.05
 _LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs"})
 
 
 @contextlib.contextmanager
 def atomic_write(path: Path, *, keep: Path | None = None) -> Iterator[BinaryIO]:
-    """A file to write to, which becomes `path` when the block ends well and vanishes when it does not.
+    """A file that becomes `path` if the block succeeds, and is deleted otherwise.
 
     With `keep`, what was at `path` before can be found there afterwards.
     """
@@ -83,7 +82,7 @@ def atomic_write(path: Path, *, keep: Path | None = None) -> Iterator[BinaryIO]:
 
 
 def replace_file(temporary: str, path: str | Path) -> None:
-    """As `os.replace`; but on Windows a file that somebody reads keeps its name until they are done: wait."""
+    """`os.replace`, with retries: on Windows it fails while the file is open elsewhere."""
     for _ in range(_TRIES if sys.platform == "win32" else 0):
         with contextlib.suppress(PermissionError):
             return os.replace(temporary, path)
@@ -92,13 +91,13 @@ def replace_file(temporary: str, path: str | Path) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """The rename itself must reach the disk too."""
+    """Sync the directory, so that a rename is on disk too."""
     if sys.platform == "win32":  # a directory cannot be opened there
         return
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
-    except OSError as error:  # some network file systems know no such thing
+    except OSError as error:  # not supported by some network file systems
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -106,8 +105,8 @@ def sync_directory(directory: Path) -> None:
 
 
 def unfinished(path: Path) -> list[Path]:
-    """What writes to `path` that were killed have left; who holds the directory's lock may delete it."""
-    # As mkstemp names them, or `keep_as`: a user's own file of a similar name is not ours to delete.
+    """Remains of killed writes to `path`; the holder of the directory's lock may delete them."""
+    # Exactly the names that mkstemp and `keep_as` make: never delete a user's file.
     name = re.compile(rf"\.{re.escape(path.name)}\.(link|[a-z0-9_]{{8}}){re.escape(TEMPORARY)}")
     return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
 
@@ -127,7 +126,7 @@ def keep_as(path: Path, keep: Path) -> None:
 
 
 def on_network(path: Path) -> bool:
-    """Whether `path` lies on a network file system. Systems without /proc cannot tell: no."""
+    """Whether `path` lies on a network file system. Without /proc: False."""
     try:
         mounts = Path("/proc/self/mounts").read_text(errors="surrogateescape")
     except OSError:
@@ -136,7 +135,7 @@ def on_network(path: Path) -> bool:
 
 
 def is_network(kind: str) -> bool:
-    """By the type's name. FUSE hides what is behind it, so it counts as a network unless known better."""
+    """Whether a file system type is a network one; unknown FUSE types count as network."""
     return kind in NETWORK_TYPES or (kind.startswith("fuse") and kind not in _LOCAL_FUSE)
 
 
@@ -155,11 +154,9 @@ def file_system_type(path: str, mounts: str) -> str:
     return kind
 
 
-# -- Reading what may come from anywhere: a run directory that was unpacked may hold links, pipes and
-# devices.
+# -- Reading untrusted files: an unpacked run directory may contain links, pipes and devices.
 #
-# A pipe in place of a file would make us wait for ever, /dev/zero would fill the memory: so plain files
-# only.
+# A pipe would block forever and /dev/zero would fill the memory, so only plain files are read.
 
 
 def open_regular(path: str | Path, *, follow_links: bool = True) -> BinaryIO:

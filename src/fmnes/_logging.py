@@ -6,31 +6,31 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 
-# -- What the library says while it works: through Python's `logging`, to nobody unless somebody listens.
+# -- The library logs through Python's `logging`; nothing is printed unless the user configures it.
 #
 #     logging.basicConfig(level=logging.INFO)
 #
-# shows when a run and its searches begin and end, and what was lost; DEBUG each generation and failure too.
+# shows the start and end of runs and searches, and lost evaluations; DEBUG also generations and failures.
 
 
 logger = logging.getLogger("fmnes")
-# Without it Python itself prints what is WARNING or worse.
+# Without a handler Python prints warnings and errors itself.
 logger.addHandler(logging.NullHandler())
-#: What a run waits for somebody to do: whoever watches its progress is told, too.
+#: Situations in which a run waits for the user; the progress display shows them too.
 waiting = logging.getLogger("fmnes.waiting")
 
 
 def one_line(text: str) -> str:
-    """Somebody's words as they are, but for the ends of their lines: a record is one line."""
+    """Join the lines of a text: a log record is one line."""
     return " ".join(text.splitlines())
 
 
-# -- What a run waits for somebody to do, told to whoever watches its progress.
+# -- Forwarding of the `waiting` logger to a progress display.
 
 
 @contextlib.contextmanager
 def telling(say: Callable[[str], None]) -> Iterator[None]:
-    """Meanwhile `say` is called with each line."""
+    """Call `say` with each line logged to `waiting` inside the block."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

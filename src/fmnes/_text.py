@@ -11,21 +11,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-# -- Words that are not ours, as plain text.
+# -- Untrusted text as plain text.
 #
-# Reasons, names, messages and paths come from programs, problem files and run directories, some of them
-# made
-# elsewhere. Shown as they are, a control sequence among them would be obeyed by the terminal.
+# Reasons, names, messages and paths come from programs, problem files and run directories. A terminal would
+# execute control sequences in them.
 
 
-#: Joiners: several scripts need them, and they do nothing to a terminal.
+#: Joiners: several scripts need them, and terminals ignore them.
 _HARMLESS = "\u200c\u200d"
 
 
 def literal(text: str, lines: bool = False) -> str:
-    """The text with everything a terminal might take for a command as an escape, such as \\x1b.
+    """The text with control characters as escapes such as \\x1b.
 
-    lines: line ends and tabs stay, for texts that are more than one line.
+    lines: keep line ends and tabs.
     """
     return "".join(c if c.isprintable() or (lines and c in "\n\t") else _escape(c) for c in text)
 
@@ -39,33 +38,30 @@ def _escape(c: str) -> str:
 
 
 def short(text: str, most: int) -> str:
-    """The same in one line of at most so many characters."""
+    """The text in one line of at most `most` characters."""
     text = literal(text[: most + 1])
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-# -- Reasons that are alike: the same message with other numbers in it.
+# -- Reasons that differ only in their numbers.
 #
-# A simulation that says "residual 0.0123 after 37 steps" fails for another reason each time, and who wants
-# to
-# know why it fails is told nothing. So where very many reasons differ in their numbers only, they are told
-# as
-# one. A few are left as they are: there the numbers say which part of a model it was.
+# "residual 0.0123 after 37 steps" differs at each failure. Many such reasons are grouped as one; a few are
+# kept apart, as their numbers may name a part of the model.
 
 
-#: So many reasons that differ in their numbers only are told apart.
+#: Up to this many reasons that differ only in their numbers are kept apart.
 MAX_ALIKE = 20
 
 _NUMBER = re.compile(r"[-+]?(?:0x[0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 
 
 def kind_of(reason: str) -> str:
-    """The reason without its numbers; that of a kind is itself."""
+    """The reason with its numbers replaced by an ellipsis."""
     return _NUMBER.sub("…", reason)
 
 
 def group_reasons(reasons: Iterable[str]) -> dict[str, str]:
-    """As what each reason is told beside these others: itself, or its kind."""
+    """Map each reason to the text that reports it: itself, or its kind."""
     kinds = {reason: kind_of(reason) for reason in reasons}
     alike = Counter(kinds.values())
     return {reason: kind if alike[kind] > MAX_ALIKE else reason for reason, kind in kinds.items()}

@@ -164,10 +164,10 @@ def check_rng(rng: Any) -> tuple[np.random.Generator, int | None]:
 
 
 def _child(rng: np.random.Generator) -> np.random.Generator:
-    """A generator that nobody else draws from, so that a run does not depend on who shares the caller's.
+    """An independent generator, so that a run does not depend on other users of the caller's.
 
-    Seeded with 256 bits of it rather than with `rng.spawn`, which looks at the seed and not at the state: one
-    that was jumped, or set to a state, has a seed that nobody knows and would give another run each time.
+    Seeded with 256 bits drawn from it. `rng.spawn` uses the seed instead of the state, and a generator that
+    was jumped or set to a state has an unknown seed.
     """
     words = rng.integers(0, 2**32, size=8, dtype=np.uint32)
     kind = type(rng.bit_generator)
@@ -203,7 +203,7 @@ def number_in_quotes(found: Any) -> str:
 def is_number(found: Any, *, whole: bool = False) -> bool:
     """A finite number that a float can hold, or a whole one of at most 64 bits; True and False are none.
 
-    1e4 is a whole number too: whoever takes it makes an int of it.
+    1e4 is a whole number too; the caller converts it.
     """
     if isinstance(found, bool) or not isinstance(found, (int, float, np.integer, np.floating)):
         return False
@@ -253,7 +253,7 @@ def check_path(argument: str, found: Any) -> str:
 
 
 class Default:
-    """A default that is told from every value; `help` shows it by its word."""
+    """A default that differs from every value; `help` shows its word."""
 
     def __init__(self, word: str) -> None:
         self._word = word
@@ -267,7 +267,7 @@ R = TypeVar("R")
 
 
 def suggest_options(function: Callable[P, R]) -> Callable[P, R]:
-    """An unknown option becomes an error of ours that says what it is called here, or names the nearest."""
+    """Turn an unknown option into an ArgumentError with its name here, or the nearest name."""
     parameters = inspect.signature(function).parameters
     known = [name for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
@@ -345,10 +345,10 @@ def floats(argument: str, found: Any, wanted: str) -> NDArray[np.float64]:
         raise ArgumentError(f"{argument}: found {shown(found)}, wanted {wanted}") from None
 
 
-# -- The names that other libraries have for our options, and what to write here instead.
+# -- Option names of other libraries, and what to write here instead.
 
 
-#: (an option of ours, other names for it, what is wanted); for functions that have the option.
+#: (our option, other names, what to write); for functions that have the option.
 _HABITS = (
     ("sigma", ("step",), "sigma= (how far to look at first) or multiple_of= (the width of its steps)"),
     ("lower", ("low", "lb", "min"), "lower="),
@@ -411,7 +411,7 @@ _HABITS = (
 
 
 def option_alias(name: str, known: Container[str]) -> str:
-    """What to write for an option that is not among the known ones; empty if it is nobody's habit."""
+    """What to write for an option that is not among the known ones; empty if there is no hint."""
     for ours, others, wanted in _HABITS:
         if name in others and ours in known:
             return wanted

@@ -56,7 +56,7 @@ def contain(bounds: Bounds, x: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def read_bounds(bounds: Any, d: int | None, *, may_be_equal: bool = False) -> Bounds | None:
-    """Two vectors of d floats; None if there are no bounds. d is None where only the bounds say it."""
+    """Two vectors of d floats; None without bounds. d: None if only the bounds determine it."""
     if bounds is None:
         return None
     lower, upper = _sides(bounds, d)
@@ -67,8 +67,8 @@ def read_bounds(bounds: Any, d: int | None, *, may_be_equal: bool = False) -> Bo
     sizes = [d] if d is not None else [side.size for side in sides.values() if side.ndim]
     if not sizes:
         raise ArgumentError(
-            "x0: found none, and bounds that are the same for all coordinates, so that nobody knows how many "
-            "there are; wanted x0, or bounds for each coordinate"
+            "x0: found none, and scalar bounds, so the number of coordinates is unknown; "
+            "wanted x0, or bounds for each coordinate"
         )
     if sizes[0] == 0:
         raise ArgumentError(f"bounds: found {shown(bounds)}, no coordinate at all; wanted {WANTED}")
@@ -129,20 +129,20 @@ def _sides(bounds: Any, d: int | None) -> tuple[Any, Any]:
 
 
 def _scipys_sides(lower: Any, upper: Any, d: int | None) -> tuple[Any, Any]:
-    """SciPy makes an array of one number, which stands for all coordinates where there are more."""
+    """Unwrap a one-element array, SciPy's form of a bound for all coordinates."""
     if max(np.size(lower), np.size(upper), d or 1) > 1:
         lower, upper = (side[0] if np.shape(side) == (1,) else side for side in (lower, upper))
     return lower, upper
 
 
 def _meant(items: Any) -> str:
-    """A word to those who may have written all lower and all upper ones."""
+    """A hint for a pair of vectors."""
     two = len(items) == 2 and not all(map(_is_scalar, items))
     return "; two vectors are written as fmnes.Bounds(lower, upper)" if two else ""
 
 
 def _is_scalar(side: Any) -> bool:
-    """A number, or what was meant as one; no vector."""
+    """Whether it is a number, or was meant as one, and not a vector."""
     return getattr(side, "ndim", 1) == 0 or isinstance(side, (str, bytes)) or not hasattr(side, "__iter__")
 
 
@@ -151,7 +151,7 @@ def _is_array(side: Any) -> bool:
 
 
 def _numbers(name: str, side: Any, none: float) -> NDArray[np.float64]:
-    """One side as numbers, (d,) or (), with `none` where there is no bound."""
+    """One side as numbers, (d,) or (), with `none` for a missing bound."""
     if side is None:
         side = none
     elif isinstance(side, (list, tuple)):
@@ -195,7 +195,7 @@ def check_inside(x0: Vector, bounds: Bounds) -> None:
 
 
 def first_step(lower: Any, upper: Any, d: int) -> Any:
-    """How far to look at first between two bounds, if nobody says it: a quarter of the width.
+    """The default initial step between two bounds: a quarter of the width.
 
     In more than ten dimensions less, so that the first points lie as far from the start as they do in ten:
     the step that gets on best goes down with the root of d (on a sphere it is the distance over d, times

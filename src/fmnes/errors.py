@@ -1,4 +1,4 @@
-"""Every exception of ours.
+"""The exceptions of fmnes.
 
     FmnesError
     ├── ArgumentError      an argument is wrong (also a ValueError)

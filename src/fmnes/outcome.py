@@ -161,10 +161,9 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant}, which is not JSON")
 
 
-# -- What came of one evaluation: a value, infeasible with a reason, or lost.
+# -- The outcome of one evaluation: a value, infeasible with a reason, or lost.
 #
-# This file is the only place that decides it. Whoever calls the objective (in this process, in a worker, as
-# an external program) turns what happened into an `Outcome` here; the strategies only ever see numbers.
+# Only this file decides it: every evaluator (in process, worker, external program) makes its `Outcome` here.
 
 
 #: Characters of a traceback or of a program's error output that are worth keeping.
@@ -173,7 +172,7 @@ DETAIL_LIMIT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one evaluation, as plain data that can cross processes and go to disk.
+    """The outcome of one evaluation, as plain data that can cross processes and go to disk.
 
     Attributes
     ----------
@@ -378,9 +377,9 @@ def call(fun: Callable[[Any], Any], x: Any, *, elsewhere: bool = False) -> Outco
 
 
 def _fails_its_point(error: BaseException) -> bool:
-    """Is it the simulation's own: an exception, sys.exit, or the panic of a Rust extension?
+    """Whether the simulation raised it: an Exception, sys.exit, or the panic of a Rust extension.
 
-    Others that are no Exception are meant for the code around the run, such as asyncio's CancelledError.
+    Other exceptions, such as asyncio's CancelledError, are meant for the code around the run.
     """
     kind = type(error)
     panic = (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")  # a BaseException

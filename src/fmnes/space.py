@@ -1,7 +1,6 @@
-"""A space of named parameters: the user's point, a dict in the user's units, and the search's, a vector.
+"""Named parameters: conversion between the user's point (a dict) and the search's point (a vector).
 
-The search works with logarithms where the scale is one; nobody outside of it sees them. This is the only
-place that goes from the one to the other.
+The search uses logarithms for parameters with a log scale; only this module converts them.
 """
 
 from __future__ import annotations
@@ -213,7 +212,7 @@ def unpack(
 
 
 def _numbers_of_known(space: Space, known: Any) -> Any:
-    """What is not made of pairs is left to those who read it."""
+    """Convert the points of `known`; anything but pairs is returned as it is, for the check to refuse."""
     try:
         pairs = [(x, value) for x, value in known]
     except Exception:  # what iteration raises is up to the object
@@ -291,7 +290,7 @@ _ANY = Real(start=1.0, sigma=2.0)
 
 
 def named_space_from_config(config: dict[str, Any]) -> Space | None:
-    """The named parameters of a run; None of arrays. Raises ArgumentError for what is no such thing."""
+    """The named parameters of a run, None with arrays; raise ArgumentError if they are unusable."""
     return Space.from_json(config["parameters"]) if "parameters" in config else None
 
 

@@ -1,6 +1,6 @@
-"""A result for people: a few lines of text, and for notebooks a small table with the run's course.
+"""A result as a few lines of text, and as a small HTML table for notebooks.
 
-Names, reasons and messages are somebody else's words: here they are plain text in one line.
+Names, reasons and messages are untrusted text: they are shown as plain text in one line.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from fmnes._text import short
 if TYPE_CHECKING:
     from fmnes.result import Columns, Result
 
-#: So many of a long point's first and last entries are shown.
+#: First and last entries of a long point that are shown.
 FIRST, LAST = 8, 3
-#: So many reasons of failed evaluations.
+#: Reasons of failed evaluations that are shown.
 REASONS = 3
 #: Characters of a name, a reason and a message.
 NAME, REASON, MESSAGE = 60, 120, 300
@@ -136,7 +136,7 @@ def _course(history: Columns) -> str:
 
 
 def _scale(values: Any) -> Any:
-    """From 0, the lowest, to 1. In halves: the range of floats is no float."""
+    """From 0, the lowest, to 1. In halves, as the full range may overflow."""
     halves = values / 2
     width = halves.max() - halves.min()
     return (halves - halves.min()) / width if width > 0 else np.full(len(values), 0.5)
