@@ -62,9 +62,9 @@ def screen(
     archive: the evaluated points; None: points do not repeat.
     pending: points of the same generation that are evaluated already.
     """
-    if inside is None and archive is None:
+    if archive is None and (inside is None or inside.all()):
         return None
-    source = np.full(len(x), Source.EVALUATED, dtype=np.int8)
+    source = np.zeros(len(x), dtype=np.int8)  # EVALUATED
     if inside is not None:
         source[~inside] = Source.OUTSIDE
     values = np.full(len(x), np.nan)
