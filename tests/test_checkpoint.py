@@ -29,6 +29,7 @@ from fmnes import (
     SnapshotError,
     UsageError,
 )
+from fmnes.strategies import Strategy
 from tests import variants
 
 SHAPE = np.array([[2.0, 0.0, 0.0], [1.5, 0.5, 0.0], [-0.7, 0.2, 1.0]])
@@ -671,10 +672,10 @@ class OwnStrategy(CMAES):
         return super().update(state, z, order[::-1], *more)
 
 
-class ForeignStrategy:
-    """Not derived from anything of ours."""
+class ForeignStrategy(Strategy):
+    """Not derived from a strategy of the library."""
 
-    name, population_size, mirrored, matrices, failed_order = "mine", None, False, 0, "index"
+    name = "mine"
     init, sample, update, shape, covariance = (
         lambda self, *arguments, _name=name: getattr(CMAES(), _name)(*arguments)
         for name in ("init", "sample", "update", "shape", "covariance")
@@ -687,7 +688,7 @@ def test_a_strategy_of_the_users_own_works_but_is_not_saved(own: Any, tmp_path: 
     assert not fmnes.strategies.is_known(own)
     opt = start(own)
     opt.tell(values(opt.ask()))
-    with pytest.raises(UsageError, match=r"method: found .*a strategy of your own.*wanted one of ours"):
+    with pytest.raises(UsageError, match=r"method: found .*not registered.*fmnes.strategies.register"):
         opt.save(tmp_path / "state.npz")
     with pytest.raises(UsageError, match="method: found"):
         opt.dump()

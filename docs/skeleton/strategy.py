@@ -8,10 +8,10 @@ AUTHORS, "TITLE", YEAR.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fmnes.backends import NUMPY, Array, Backend
-from fmnes.strategies.base import Shape
+from fmnes.strategies.base import Shape, Strategy
 
 
 class State(NamedTuple):
@@ -26,7 +26,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method:
+class Method(Strategy):
     """Its settings, as users give them, and what each of them means."""
 
     population_size: int | None = None
@@ -38,10 +38,6 @@ class Method:
     @property
     def mirrored(self) -> bool:
         return False  # True: each draw is used as z and as −z; then λ is even, and z has λ/2 rows
-
-    @property
-    def failed_order(self) -> Literal["index", "distance"]:
-        return "index"  # "distance": failed points are ordered by the length of their draws
 
     @property
     def matrices(self) -> int:

@@ -26,7 +26,7 @@ from fmnes.outcome import LOST
 from fmnes.run import snapshots
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.overlap import OverlapScheduler, shortened
-from fmnes.strategies.base import Shape
+from fmnes.strategies.base import Shape, Strategy
 from tests.rows import through
 from tests.updates import after_update
 from tests.variants import STRATEGIES
@@ -326,10 +326,10 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         Optimizer.restore({**metadata, "overlap_out": -1}, arrays)
 
 
-class Foreign:
-    """A strategy of somebody else's, which knows its own points only."""
+class Foreign(Strategy):
+    """A strategy without `coordinates`."""
 
-    name, population_size, mirrored, matrices, failed_order = "foreign", None, False, 1, "index"
+    name, matrices = "foreign", 1
 
     def init(self, x0: Any, sigma0: Any, z0: Any, *more: Any) -> Any:
         return fmnes.XNES().init(x0, sigma0, z0)

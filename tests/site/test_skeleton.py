@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import signal
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -76,3 +79,69 @@ def test_filled_in_it_is_the_transcription() -> None:
         np.testing.assert_allclose(state.sigma * state.S, literal.sigma, rtol=1e-9)
     assert method.shape(state).axis_lengths.shape == (4,)
     np.testing.assert_allclose(np.diag(method.covariance(state)), literal.sigma**2, rtol=1e-9)
+
+
+RUN = """
+import os, signal, sys
+
+fmnes.strategies.register(Method)
+calls, last = 0, int(sys.argv[1])
+
+
+def fun(x):
+    global calls
+    calls += 1
+    if calls == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return float(x @ x) if x[0] > -0.2 else float("nan")
+
+
+if sys.argv[2] == "begin":
+    result = fmnes.minimize(fun, [1.0, 2.0], 1.0, method="name", rng=1, max_evaluations=200, run_dir="run")
+else:
+    result = fmnes.resume("run", fun)
+print(result.x.tobytes().hex(), result.x_mean.tobytes().hex(), result.fun, result.nfev, result.n_infeasible)
+"""
+
+
+def test_a_registered_strategy_is_resumed_bit_for_bit(tmp_path: Path) -> None:
+    def run(at: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        at.mkdir(exist_ok=True)
+        command = [sys.executable, str(tmp_path / "script.py"), *arguments]
+        return subprocess.run(command, cwd=at, capture_output=True, text=True, check=False)
+
+    (tmp_path / "script.py").write_text(filled_in() + RUN, "utf-8")
+    whole = run(tmp_path / "whole", "0", "begin")
+    assert whole.returncode == 0, whole.stderr
+    assert run(tmp_path / "killed", "77", "begin").returncode == -signal.SIGKILL
+    resumed = run(tmp_path / "killed", "0", "resume")
+    assert resumed.stdout == whole.stdout, resumed.stderr
+
+
+def test_a_run_of_a_strategy_that_is_not_registered_is_refused(tmp_path: Path) -> None:
+    method = load(filled_in())["Method"]
+    with pytest.raises(fmnes.ArgumentError, match=r"not registered.*fmnes\.strategies\.register"):
+        fmnes.minimize(fails_in_part, [1.0, 2.0], 0.5, method=method(), run_dir=tmp_path / "run")
+    fmnes.strategies.register(method)
+    try:
+        fmnes.minimize(
+            fails_in_part, [1.0, 2.0], 0.5, method="name", rng=1, max_evaluations=20, run_dir=tmp_path
+        )
+    finally:
+        del fmnes.strategies.METHODS["name"]
+    with pytest.raises(fmnes.RunError, match=r"'name' is not registered: call fmnes\.strategies\.register"):
+        fmnes.resume(tmp_path, fails_in_part, max_evaluations=40)
+
+
+@pytest.mark.parametrize(
+    ("cls", "words"),
+    [
+        (object, "wanted a dataclass"),
+        (fmnes.XNES(), "wanted a dataclass"),
+        (type("XNES", (fmnes.XNES,), {}), "found 'xnes' in XNES, wanted a name that is not in use"),
+    ],
+)
+def test_what_cannot_be_registered(cls: Any, words: str) -> None:
+    with pytest.raises(fmnes.ArgumentError, match=words):
+        fmnes.strategies.register(cls)
+    assert fmnes.strategies.METHODS["xnes"] is fmnes.XNES

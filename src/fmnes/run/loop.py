@@ -35,7 +35,6 @@ from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.run.state import ConfirmedSearch, StartPoint, StoppedWorking
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import budget_spent, fails_at, limit_reached, steps_below, stop_at, target_reached
-from fmnes.strategies.base import adapts_population_size
 
 # -- From one search of a run to the next: when all of them are over, which comes next, and how it begins.
 
@@ -66,7 +65,7 @@ def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> P
         limited=left is not None or timed,
         even=state.opt.strategy.mirrored,
         rng=state.opt.rng,
-        adaptive=adapts_population_size(state.opt.strategy),
+        adaptive=state.opt.strategy.adapts_population_size,
     )
 
 
@@ -293,7 +292,7 @@ class Loop:
         """value: NaN where it fails. What is done about that is a departure: published methods stay so."""
         state = self.state
         state.start = StartPoint(made=True, value=value, fault=fault)
-        state.opt.start_failed = bool(np.isnan(value)) and adapts_population_size(state.opt.strategy)
+        state.opt.start_failed = bool(np.isnan(value)) and state.opt.strategy.adapts_population_size
 
     def _run_one(self) -> Stop:
         """One search, to its end."""

@@ -34,7 +34,7 @@ from fmnes.run.warm_start import parameters_of, warm_start_arguments
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space, space_from_config, unpack
 from fmnes.storage.directory import RunDirectory
-from fmnes.strategies import DEFAULT_METHOD, METHODS, Resampling, Strategy, is_known
+from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, is_known
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -352,8 +352,8 @@ def minimize(
 def _check_can_be_kept(opt: Optimizer, run_dir: Any) -> None:
     if run_dir is not None and not is_known(opt.strategy):
         raise ArgumentError(
-            f"method: found {opt.strategy!r}, a strategy of your own, together with run_dir: such a run can "
-            f"never be resumed; wanted one of {', '.join(METHODS)}, or no run_dir"
+            f"method: found {opt.strategy!r}, which is not registered, together with run_dir: such a run "
+            f"could not be resumed; call fmnes.strategies.register with its class, or pass no run_dir"
         )
 
 

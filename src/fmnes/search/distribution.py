@@ -21,7 +21,7 @@ from fmnes.search.saved import Saved, count, finite, plain, restore_rng
 from fmnes.search.start import Start
 from fmnes.search.stopping import ill_conditioned
 from fmnes.strategies import Resampling, Shape, Strategy, resolve
-from fmnes.strategies.base import next_population_size, stays_finite
+from fmnes.strategies.base import implements, stays_finite
 
 # -- initial covariance ------------------------------------------------------------------------------------
 
@@ -47,7 +47,8 @@ def shaped_by(
             f"covariance: found it together with {strategy.name!r}, which always starts round; wanted "
             "another method, or one sigma0 for each coordinate"
         )
-    if getattr(strategy, "B0", None) is not None:
+    shaped: Any = strategy
+    if shaped.B0 is not None:
         raise ArgumentError("covariance: found it together with B0 in the method's settings; wanted one")
     if sigma0 is not None and np.ndim(sigma0) > 0:
         raise ArgumentError(
@@ -56,7 +57,7 @@ def shaped_by(
         )
     B = _root(covariance, None if x0 is None else np.size(x0))
     scale = math.exp(float(np.linalg.slogdet(B)[1]) / len(B))
-    shaped: Any = dataclasses.replace(strategy, B0=B / scale)  # type: ignore[type-var]
+    shaped = dataclasses.replace(shaped, B0=B / scale)
     method = shaped if max_redraws is None else Resampling(shaped, max_redraws)
     return scale if sigma0 is None else sigma0, method
 
@@ -142,7 +143,7 @@ class Distribution:
     @property
     def population_size(self) -> int:
         """λ of the next generation."""
-        return next_population_size(self.start.strategy, self.state, self.start.population_size)
+        return int(self.start.strategy.next_population_size(self.state, self.start.population_size))
 
     @property
     def draws(self) -> int:
@@ -181,7 +182,7 @@ class Distribution:
         """Return the draws that give these points from the current distribution. (n, d)"""
         with np.errstate(all="ignore"):  # points far away
             own: Any = y if self.scale is None else y / self.scale
-            z: Floats = self.start.strategy.coordinates(self.state, own)  # type: ignore[attr-defined]
+            z: Floats = self.start.strategy.coordinates(self.state, own)
         return z
 
     def _points(self, z: Floats) -> Floats:
@@ -292,7 +293,7 @@ class Distribution:
         assert self.start.grid is not None and self.deviations is not None
         real = self.start.grid.real
         lengths = self.deviations[real]
-        if ill_conditioned(view) and not hasattr(self.start.strategy, "deviations"):
+        if ill_conditioned(view) and not implements(self.start.strategy, "deviations"):
             # The deviations alone do not show whether the real coordinates are ill-conditioned.
             covariance = self.start.strategy.covariance(self.state)[np.ix_(real, real)]
             lengths = np.sqrt(np.maximum(np.linalg.eigvalsh(covariance), 0.0))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError
 from fmnes.result import Vector
+from fmnes.strategies.base import Strategy, implements
 
 # -- grid --------------------------------------------------------------------------------------------------
 #
@@ -222,18 +223,15 @@ def _other_side(rare: float, other: float, alpha: float) -> float:
     return -_NORMAL.inv_cdf(p)
 
 
-def marginal_deviations(strategy: Any, state: Any) -> Vector:
-    """Return the standard deviation of each coordinate of a strategy. (d,)"""
-    if hasattr(strategy, "deviations"):  # a strategy without a full matrix
-        own: Vector = strategy.deviations(state)
-        return own
-    deviations: Vector = np.sqrt(np.diagonal(strategy.covariance(state)))
+def marginal_deviations(strategy: Strategy, state: Any) -> Vector:
+    """The standard deviation of each of a strategy's coordinates. (d,)"""
+    deviations: Vector = strategy.deviations(state)
     return deviations
 
 
-def check_deviations(strategy: Any) -> None:
-    """Raise ArgumentError for a strategy without deviations."""
-    if not any(callable(getattr(strategy, name, None)) for name in ("covariance", "deviations")):
+def check_deviations(strategy: Strategy) -> None:
+    """Refuse a strategy that does not define the spread of each coordinate."""
+    if not implements(strategy, "covariance") and not implements(strategy, "deviations"):
         raise ArgumentError(
             f"integers: found with {strategy!r}, which has no covariance(state); wanted a method that has"
         )

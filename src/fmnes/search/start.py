@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fmnes.arguments import check_population_size, check_sigma0, check_x0, one_population_size
 from fmnes.bounds import BOUNDS_AS, Bounds, check_inside, read_bounds, start_from
-from fmnes.errors import UsageError
+from fmnes.errors import SnapshotError, UsageError
 from fmnes.result import Vector
 from fmnes.search.box import Box, limited_steps
 from fmnes.search.grid import Grid, check_deviations, check_integers, grid_of
 from fmnes.search.saved import Saved, plain
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
-from fmnes.strategies.base import check_choice, default_population_size
+from fmnes.strategies.base import check_choice
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Start:
         strategy, max_redraws = resolve(method)
         wanted = one_population_size(population_size, strategy.population_size)
         if wanted is None:
-            wanted = default_population_size(strategy, len(x0))
+            wanted = strategy.default_population_size(len(x0))
         size = check_population_size(wanted, len(x0), strategy.mirrored)
         sigma, scale = check_sigma0(sigma0, x0)
         if read is not None:
@@ -122,8 +122,8 @@ class Start:
     def dump(self) -> Saved:
         if not is_known(self.strategy):
             raise UsageError(
-                f"method: found {self.strategy!r}, a strategy of your own, which no file could bring back; "
-                f"wanted one of ours ({', '.join(METHODS)}), or keep the optimizer in memory"
+                f"method: found {self.strategy!r}, which is not registered, so that a saved optimizer could "
+                "not be loaded; wanted one that was passed to fmnes.strategies.register"
             )
         settings = dataclasses.asdict(self.strategy)  # type: ignore[call-overload]
         B0 = settings.pop("B0", None)
@@ -147,6 +147,11 @@ class Start:
     def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Start:
         """Restore with the usual checks of arguments."""
         shape = {"B0": arrays["B0"]} if "B0" in arrays else {}
+        if metadata["method"] not in METHODS:
+            raise SnapshotError(
+                f"method {metadata['method']!r} is not registered: call fmnes.strategies.register with its "
+                "class first"
+            )
         method: Any = METHODS[metadata["method"]](**metadata["settings"], **shape)
         if metadata["max_redraws"] is not None:
             method = Resampling(method, metadata["max_redraws"])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, nearest
@@ -13,6 +14,8 @@ from fmnes.strategies.cma_es import CMAES
 from fmnes.strategies.cr_fm_nes import CRFMNES
 from fmnes.strategies.fm_nes import AFMNES, DXNESIC, FMNES
 from fmnes.strategies.xnes import XNES
+
+S = TypeVar("S", bound=Strategy)
 
 METHODS: dict[str, Callable[..., Any]] = {
     "afm-nes": AFMNES,
@@ -58,7 +61,7 @@ class Resampling:
     max_redraws: int = MAX_REDRAWS
 
     def __post_init__(self) -> None:
-        if not _is_strategy(self.strategy):
+        if not isinstance(self.strategy, Strategy):
             raise ArgumentError(
                 f"strategy: found {shown(self.strategy)}, wanted settings such as fmnes.XNES()"
             )
@@ -82,25 +85,68 @@ def resolve(method: str | Strategy | Resampling) -> tuple[Strategy, int | None]:
                 f"method: found {shown(method)}, wanted one of {listed} or settings such as AFMNES(){hint}"
             )
         return METHODS[method](), None
-    if not _is_strategy(method):
+    if not isinstance(method, Strategy):
         raise ArgumentError(
-            f"method: found {shown(method)}, wanted a name such as 'afm-nes' or settings such as AFMNES()"
+            f"method: found {shown(method)}, wanted a name such as 'afm-nes', settings such as AFMNES(), or "
+            "a strategy that derives from fmnes.strategies.Strategy"
         )
     return method, None
 
 
+def register(strategy_class: type[S]) -> type[S]:
+    """Make a strategy of your own available by name, and runs with it resumable.
+
+    Register it in every process that starts or resumes such a run. Can be used as a decorator.
+
+    Parameters
+    ----------
+    strategy_class : type
+        A frozen dataclass that derives from `fmnes.strategies.Strategy`. All settings have defaults and are
+        JSON values: numbers, strings, booleans or None. Its `name` is the name of the method.
+
+    Returns
+    -------
+    type
+        The class.
+
+    Raises
+    ------
+    ArgumentError
+        It is not such a class, or another strategy has this name.
+
+    Examples
+    --------
+    >>> import dataclasses, fmnes
+    >>> @fmnes.strategies.register
+    ... @dataclasses.dataclass(frozen=True)
+    ... class Mine(fmnes.XNES):
+    ...     name = "mine"
+    >>> fmnes.minimize(lambda x: float(x @ x), [3.0, 2.0], 0.5, method="mine", rng=1, target=1e-3).success
+    True
+    """
+    if not (isinstance(strategy_class, type) and issubclass(strategy_class, Strategy)) or (
+        not dataclasses.is_dataclass(strategy_class)
+    ):
+        raise ArgumentError(
+            f"strategy_class: found {shown(strategy_class)}, wanted a dataclass that derives from "
+            "fmnes.strategies.Strategy"
+        )
+    name, where = strategy_class().name, strategy_class.__qualname__
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"name: found {shown(name)} in {where}, wanted a non-empty string")
+    known = METHODS.get(name)
+    # A module that is reloaded, or a notebook cell that runs again, makes a new class of the same name.
+    if known is not None and (known.__module__, known.__qualname__) != (strategy_class.__module__, where):
+        raise ArgumentError(f"name: found {name!r} in {where}, wanted a name that is not in use")
+    METHODS[name] = strategy_class
+    return strategy_class
+
+
 def is_known(method: Any) -> bool:
-    """Can a saved file bring it back? Not a strategy of the user's own, nor a subclass of one of ours."""
+    """True if a saved file can be restored: the strategy's class is registered under its name."""
     strategy = method.strategy if isinstance(method, Resampling) else method
-    make = METHODS.get(getattr(strategy, "name", ""))
+    make = METHODS.get(strategy.name)
     return make is not None and type(make()) is type(strategy)
-
-
-def _is_strategy(found: Any) -> bool:
-    """Has it all that a search needs? A dictionary has an `update`, too."""
-    if isinstance(found, type) or not all(hasattr(found, name) for name in ("name", "mirrored", "matrices")):
-        return False
-    return all(callable(getattr(found, name, None)) for name in ("init", "sample", "update", "shape"))
 
 
 __all__ = [
@@ -116,5 +162,6 @@ __all__ = [
     "Shape",
     "Strategy",
     "is_known",
+    "register",
     "resolve",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,33 +50,42 @@ class Shape(NamedTuple):
     """"movement", "stagnation" or "convergence"; empty for strategies without phases."""
 
 
-class Strategy(Protocol):
-    """What a search needs of a strategy: pure functions over a state, with frozen settings."""
+class Strategy:
+    """Base class of the strategies: pure functions over a state, with frozen settings.
+
+    A strategy defines `name`, `init`, `sample`, `update` and `shape`. The other members have defaults.
+    Without `covariance` (or `deviations`) integers are refused; without `coordinates`, overlap is.
+    """
 
     @property
     def name(self) -> str:
         """The name of the method, such as "fm-nes"."""
-        ...
+        raise NotImplementedError
 
     @property
     def population_size(self) -> int | None:
-        """λ, or None for the usual one."""
-        ...
+        """λ of the settings; None for the default."""
+        return None
 
     @property
     def mirrored(self) -> bool:
         """True if every draw is used as z and −z, so that λ is even and takes λ/2 draws."""
-        ...
+        return False
 
     @property
     def failed_order(self) -> Literal["index", "distance"]:
         """How failed points are ordered: by index, or by the length of their draws, the shortest first."""
-        ...
+        return "index"
 
     @property
     def matrices(self) -> int:
         """The largest number of d × d matrices that it holds at once, which limits d."""
-        ...
+        return 0
+
+    @property
+    def adapts_population_size(self) -> bool:
+        """True if the strategy draws more points where points fail."""
+        return False
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> Any:
         """Return the first state.
@@ -97,7 +106,7 @@ class Strategy(Protocol):
         NamedTuple
             Arrays; no shape has λ in it.
         """
-        ...
+        raise NotImplementedError
 
     def sample(self, state: Any, z: Array, backend: Backend = NUMPY) -> Array:
         """Return the points of these draws.
@@ -116,7 +125,7 @@ class Strategy(Protocol):
         ndarray
             The points, (λ, d).
         """
-        ...
+        raise NotImplementedError
 
     def update(self, state: Any, z: Array, order: Array, n_feasible: Array, backend: Backend = NUMPY) -> Any:
         """Return the next state.
@@ -140,7 +149,7 @@ class Strategy(Protocol):
         NamedTuple
             The next state.
         """
-        ...
+        raise NotImplementedError
 
     def shape(self, state: Any, backend: Backend = NUMPY) -> Shape:
         """Return the search distribution.
@@ -157,7 +166,7 @@ class Strategy(Protocol):
         Shape
             Its mean, step size and axes.
         """
-        ...
+        raise NotImplementedError
 
     def covariance(self, state: Any, backend: Backend = NUMPY) -> Array:
         """Return the covariance of the points, sigma² · C.
@@ -174,29 +183,118 @@ class Strategy(Protocol):
         ndarray
             (d, d).
         """
-        ...
+        raise NotImplementedError
+
+    def deviations(self, state: Any, backend: Backend = NUMPY) -> Array:
+        """Return the standard deviation of each coordinate.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        ndarray
+            (d,); by default the square roots of the diagonal of `covariance`.
+        """
+        xp = backend.xp
+        return xp.sqrt(xp.diagonal(self.covariance(state, backend)))
+
+    def coordinates(self, state: Any, x: Array) -> Array:
+        """Return the draws z that give these points.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state.
+        x : ndarray
+            Any points, (n, d).
+
+        Returns
+        -------
+        ndarray
+            z, (n, d).
+        """
+        raise NotImplementedError
+
+    def default_population_size(self, d: int) -> int | None:
+        """Return λ for settings without a `population_size`.
+
+        Parameters
+        ----------
+        d : int
+            Number of coordinates.
+
+        Returns
+        -------
+        int or None
+            None for 4 + 3 ln d, made even if `mirrored`.
+        """
+        return None
+
+    def next_population_size(self, state: Any, first: int, backend: Backend = NUMPY) -> Array:
+        """Return λ of the next generation.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state after an update.
+        first : int
+            λ of the first generation.
+        backend : Backend, optional
+            NumPy or JAX.
+
+        Returns
+        -------
+        int
+            By default `first`.
+        """
+        return first
+
+    def largest_population_size(self, first: int) -> int:
+        """Return the largest λ that a run can have.
+
+        Parameters
+        ----------
+        first : int
+            λ of the first generation.
+
+        Returns
+        -------
+        int
+            By default `first`.
+        """
+        return first
+
+    def with_refresh(self, d: int, population_size: int) -> Strategy:
+        """Return the same settings with all intervals fixed to those of this λ, whatever λ becomes.
+
+        Parameters
+        ----------
+        d : int
+            Number of coordinates.
+        population_size : int
+            λ.
+
+        Returns
+        -------
+        Strategy
+            By default the strategy itself.
+        """
+        return self
 
 
-def default_population_size(strategy: Strategy, d: int) -> int | None:
-    """λ₀ where the user gives none; None: the usual one."""
-    own = getattr(strategy, "default_population_size", None)
-    return None if own is None else own(d)
-
-
-def adapts_population_size(strategy: Strategy) -> bool:
-    """Does it draw more points by itself where points fail?"""
-    return getattr(strategy, "population", None) == "adaptive"
-
-
-def next_population_size(strategy: Strategy, state: Any, first: int) -> int:
-    """λ of the next generation: the first one's, unless the strategy has a word on it."""
-    adapted = getattr(strategy, "next_population_size", None)
-    return first if adapted is None else int(adapted(state, first))
+def implements(strategy: Strategy, member: str) -> bool:
+    """True if the strategy defines an optional member itself."""
+    return getattr(type(strategy), member) is not getattr(Strategy, member)
 
 
 def takes_points_from_elsewhere(strategy: Strategy) -> bool:
-    """Can it say which draws would have given points that another distribution has?"""
-    return hasattr(strategy, "coordinates")
+    """True if the strategy can compute the draws of points of another distribution."""
+    return implements(strategy, "coordinates")
 
 
 def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:

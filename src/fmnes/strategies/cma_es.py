@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fmnes.arguments import suggest_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.steps.adaptation import expected_norm, follow
-from fmnes.strategies.base import Shape, check_choice, settle_positive_ints
+from fmnes.strategies.base import Shape, Strategy, check_choice, settle_positive_ints
 
 
 class CMAESState(NamedTuple):
@@ -99,7 +99,7 @@ def default_refresh(d: int, c_1: float, c_mu: float) -> int:
 
 
 @dataclass(frozen=True)
-class CMAES:
+class CMAES(Strategy):
     """Settings of CMA-ES (Hansen 2016).
 
     Parameters
@@ -135,16 +135,6 @@ class CMAES:
     def name(self) -> str:
         """The method's name."""
         return "cma-es"
-
-    @property
-    def mirrored(self) -> bool:
-        """False: each draw gives one point."""
-        return False
-
-    @property
-    def failed_order(self) -> Literal["index"]:
-        """How failed points are ordered; see `Strategy.failed_order`."""
-        return "index"
 
     @property
     def matrices(self) -> int:

@@ -31,7 +31,7 @@ from fmnes.steps.weights import (
     distance_weights,
     rank_weights,
 )
-from fmnes.strategies.base import Shape
+from fmnes.strategies.base import Shape, Strategy
 
 # -- The constants of CR-FM-NES, where they differ from those of FM-NES and where they do not.
 
@@ -136,7 +136,7 @@ class Weighted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CRFMNES:
+class CRFMNES(Strategy):
     """Settings of CR-FM-NES (Nomura & Ono 2022), for many coordinates: O(d λ) per generation.
 
     Parameters

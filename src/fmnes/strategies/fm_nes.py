@@ -52,7 +52,14 @@ from fmnes.steps.weights import (
     distance_weights,
     weights_of_half,
 )
-from fmnes.strategies.base import Shape, check_choice, check_shape_matrix, own_matrix, settle_positive_ints
+from fmnes.strategies.base import (
+    Shape,
+    Strategy,
+    check_choice,
+    check_shape_matrix,
+    own_matrix,
+    settle_positive_ints,
+)
 from fmnes.strategies.fm_nes_state import (
     SMALL,
     FMNESState,
@@ -78,7 +85,7 @@ DEPARTURES: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class FMNES(EqualByContent):
+class FMNES(EqualByContent, Strategy):
     """Settings of FM-NES (Nomura & Ono 2021), and of methods derived from it.
 
     With "published" settings throughout, which are the defaults, this is the paper's algorithm; `AFMNES` has
@@ -225,6 +232,11 @@ class FMNES(EqualByContent):
     @property
     def _for_every_d(self) -> bool:
         return self.shape_rate == "xnes"
+
+    @property
+    def adapts_population_size(self) -> bool:
+        """True with `population="adaptive"`."""
+        return self.population == "adaptive"
 
     def default_population_size(self, d: int) -> int | None:
         """Return λ₀: 4 + 3 ln d made even, upwards as in the paper, downwards with an adaptive population.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from fmnes.arguments import suggest_options
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.steps.shape import exponential
 from fmnes.steps.weights import rank_weights
-from fmnes.strategies.base import Shape, check_shape_matrix, own_matrix
+from fmnes.strategies.base import Shape, Strategy, check_shape_matrix, own_matrix
 
 
 class XNESState(NamedTuple):
@@ -41,7 +41,7 @@ def learning_rate(d: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class XNES(EqualByContent):
+class XNES(EqualByContent, Strategy):
     """Settings of xNES (Glasmachers et al. 2010).
 
     Parameters
@@ -74,16 +74,6 @@ class XNES(EqualByContent):
     def name(self) -> str:
         """The method's name."""
         return "xnes"
-
-    @property
-    def mirrored(self) -> bool:
-        """False: each draw gives one point."""
-        return False
-
-    @property
-    def failed_order(self) -> Literal["index"]:
-        """How failed points are ordered; see `Strategy.failed_order`."""
-        return "index"
 
     @property
     def matrices(self) -> int:

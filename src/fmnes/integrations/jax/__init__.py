@@ -27,7 +27,6 @@ from fmnes.errors import ArgumentError, MissingExtra
 from fmnes.result import StopReason
 from fmnes.search.ranking import rank
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
-from fmnes.strategies.base import default_population_size
 
 try:
     import jax
@@ -229,10 +228,8 @@ def next_population_size(state: State) -> Array:
     >>> int(fj.next_population_size(state))
     8
     """
-    adapted = getattr(state.method, "next_population_size", None)
-    if adapted is None:
-        return jnp.asarray(state.population_size)
-    return jnp.asarray(adapted(state.search, state.population_size, jax_backend()))
+    size = state.method.next_population_size(state.search, state.population_size, jax_backend())
+    return jnp.asarray(size)
 
 
 def tell(state: State, z: Array, f: Array) -> State:
@@ -452,14 +449,12 @@ def _strategy(method: Any) -> Strategy:
     return resolve(method)[0]
 
 
-def _settled(strategy: Any, first: int, d: int) -> tuple[Strategy, int, int | None]:
+def _settled(strategy: Strategy, first: int, d: int) -> tuple[Strategy, int, int | None]:
     """The strategy, λ or the first one, and the largest one if it changes.
 
     Where it changes the `refresh` is that of the first: the runs of a batch share the generations in which
     axes are decomposed, and each is to be the run that it would be alone.
     """
-    if not hasattr(strategy, "largest_population_size"):
-        return strategy, first, None
     most = strategy.largest_population_size(first)
     if most <= first:
         return strategy, most, None
@@ -474,5 +469,5 @@ def _population_size(strategy: Strategy, asked: int | None, d: int) -> int:
         )
     wanted = wanted if asked is None else asked
     if wanted is None:
-        wanted = default_population_size(strategy, d)
+        wanted = strategy.default_population_size(d)
     return check_population_size(wanted, d, strategy.mirrored)

@@ -192,7 +192,7 @@ def _generation(
         shape = strategy.shape(new, backend)
         code = stop_code(progress, shape, inputs.sigma0, inputs.target, limits)
         if plan.most is not None:
-            lam = strategy.next_population_size(new, plan.population_size, backend)  # type: ignore[attr-defined]
+            lam = strategy.next_population_size(new, plan.population_size, backend)
             progress = progress._replace(population_size=lam)
     mean = jnp.where(complete & is_good(shape), new.mean, state.mean)
     return new._replace(mean=mean), progress._replace(code=code)
