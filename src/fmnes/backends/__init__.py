@@ -15,7 +15,7 @@ import numpy as np
 
 from fmnes.errors import MissingExtra
 
-#: An array of whichever backend is in use.
+#: An array of the backend in use.
 Array = Any
 
 

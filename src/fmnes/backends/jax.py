@@ -13,7 +13,7 @@ from jax import lax
 
 from fmnes.backends import Array, Backend
 
-#: Up to so many entries each is compared with each, in one step; beyond, a sort takes less.
+#: Largest number of entries that are all compared in one step; for more, a sort is faster.
 COMPARE_ALL = 512
 
 
@@ -22,7 +22,7 @@ def make(axis: str | None, decompositions: str | None) -> Backend:
 
 
 def platform() -> str:
-    """Where new arrays go: a machine with a GPU may have been told to compute on its CPU."""
+    """Where new arrays go: a machine with a GPU may be configured to use its CPU."""
     device: Any = jax.config.jax_default_device
     return str(getattr(device, "platform", device) or jax.default_backend())
 
@@ -158,7 +158,7 @@ def _inverse(order: Array) -> Array:
     return (order == jnp.arange(count)[:, None]).argmax(axis=1)
 
 
-# -- Singular values and vectors by rotations of rows, for many small matrices at once (one-sided Jacobi).
+# Singular values and vectors by rotations of rows, for many small matrices at once (one-sided Jacobi).
 #
 # A step of the method takes all rows in pairs and turns each pair until it is orthogonal; the pairs of one
 # step have no row in common, so they are turned together. d − 1 steps, a sweep, let every row meet every
@@ -167,8 +167,7 @@ def _inverse(order: Array) -> Array:
 # orthogonal.
 #
 # Every step is a few sums and products over whole arrays, so a `vmap` over matrices keeps a GPU busy, where
-# its
-# library would decompose them one by one. Small singular values come out with full relative precision.
+# its library would decompose them one by one. Small singular values come out with full relative precision.
 
 
 #: More than a shape of float64 takes; what has not converged by then is NaN.
@@ -194,7 +193,7 @@ def rotation_singular_values(a: Array) -> Array:
 def _orthogonal_rows(rows: Array, length: int) -> Array:
     """Turn the rows (r, c) until their first `length` entries are orthogonal; the other entries go along."""
     r = rows.shape[0]
-    if r % 2:  # a row of zeros: whoever meets it has a rest
+    if r % 2:  # a row of zeros completes the last pair
         rows = jnp.concatenate((rows, jnp.zeros_like(rows[:1])))
     half = rows.shape[0] // 2
     eps = float(jnp.finfo(rows.dtype).eps)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fmnes.backends import NUMPY, Array, Backend
 
-# -- Evolution paths: fading sums of the steps taken, scaled to stay N(0, I) under random choice.
+# Evolution paths: fading sums of the steps taken, scaled to stay N(0, I) under random choice.
 
 
 def follow(path: Array, step: Array, rate: Array, mu_eff: Array) -> Array:
@@ -26,10 +26,9 @@ def expected_norm(d: int) -> float:
     return math.sqrt(d) * (1 - 1 / (4 * d) + 1 / (21 * d * d))
 
 
-# -- The three search phases of DX-NES-IC and the learning rates that go with them.
+# The three search phases of DX-NES-IC and the learning rates that go with them.
 #
-# The rates depend on the phase and on λ_F, the number of feasible points, which is one of 0 … λ. So they
-# are
+# The rates depend on the phase and on λ_F, the number of feasible points, which is one of 0 … λ. So they are
 # tables, made once: looking a rate up is the same on every backend and costs nothing in a generation.
 
 
@@ -43,7 +42,7 @@ def phase_of(path_norm: Array, expected: float, backend: Backend) -> Array:
 
 
 def phase_name(path_norm: Array, expected: float, backend: Backend) -> str:
-    """The phase in words for an observer; empty inside compiled code, where nobody can look."""
+    """The phase in words for an observer; empty inside compiled code, where values are unknown."""
     return PHASES[phase_of(path_norm, expected, backend)] if backend is NUMPY else ""
 
 
@@ -76,7 +75,7 @@ def learning_rates(d: int, population_size: int, for_every_d: bool = False) -> R
     )
 
 
-# -- Emphasised expansion (paper step 10): axes that are growing while the distribution moves grow faster.
+# Emphasised expansion (paper step 10): axes that are growing while the distribution moves grow faster.
 
 
 #: Second moment changes below this are rounding noise: with no feasible point the rate is 0 and τ should be.
@@ -103,14 +102,14 @@ def axis_factors(gamma: Array, tau: Array, moving: Array, backend: Backend) -> t
     return backend.choose(moving, expanding, lambda: (xp.ones(len(tau), tau.dtype), 0 * gamma))  # type: ignore[no-any-return]
 
 
-# -- What the share of points that succeed says: how far to trust the sample, and how many points to draw.
+# Adaptation to the share of successful points: trust in the sample, and the population size.
 #
 # s   smoothed share of points that succeed; 1 until the first failure
 
 
 #: How much of s is the last generation.
 SMOOTHING = 0.1
-#: A generation has at most so many times λ₀ points.
+#: Limit of λ/λ₀.
 MAX_GROWTH = 4
 #: The ratio of the longest to the shortest axis, as a logarithm, from which on all of 1/s is taken.
 LOG_RATIO = 2.0
@@ -121,20 +120,19 @@ def follow_share(share: Array, feasible: Array, population_size: Array) -> Array
 
 
 def trust_in_path(share: Array) -> Array:
-    """The weight of the path's word on σ beside the sample's: the share of points that fail.
+    """The weight of the path in the change of σ: the share of points that fail.
 
     The sample takes failed points for bad ones, so it shrinks σ wherever points fail; the path sees the mean
-    alone, but is noisier. So the sample has as much of a say as it has succeeded.
+    alone, but is noisier. So the weight of the sample is the share of points that succeed.
     """
     return 1 - share
 
 
 def parents_of(feasible: Array, d: int, population_size: Array, backend: Backend) -> Array:
-    """The best half of how many points is selected: of those that succeed, but of d at least.
+    """The number of points whose best half is selected: those that succeed, but at least d.
 
-    To rank failed points among the best half is to follow them. But the mean of few points is a noisy one,
-    and with d coordinates there are about d directions to average over. All points where all succeed, and
-    where not two do, which is nothing to choose from.
+    Failed points in the best half would attract the mean. But the mean of few points is noisy, and there are
+    about d directions to average over. All points if all succeed, or fewer than two.
     """
     enough = backend.larger(feasible, d)
     all_of_them = (feasible < 2) | (feasible == population_size) | (enough > population_size)
@@ -144,8 +142,8 @@ def parents_of(feasible: Array, d: int, population_size: Array, backend: Backend
 def population_growth(share: Array, axis_ratio: Array, backend: Backend) -> Array:
     """λ/λ₀: with s⁻¹, λ₀ points of a generation succeed.
 
-    That many are needed for learning a shape, whose changes are noise if they are found from few points; so
-    the exponent goes with how far the axes have parted. A round shape needs no more than λ₀.
+    Learning a shape needs that many points, so the exponent grows with the ratio of the axes. A round shape
+    needs λ₀ only.
     """
     xp = backend.xp
     exponent = xp.minimum(1.0, xp.log(axis_ratio) / LOG_RATIO)

@@ -9,10 +9,10 @@ import numpy as np
 
 from fmnes.backends import Array, Backend
 
-# -- Mirrored sampling: every draw z is used twice, as z and as −z.
+# Mirrored sampling: every draw z is used twice, as z and as −z.
 #
-# The points of a generation stand interleaved: draw k gives point 2k (with +z) and point 2k + 1 (with −z).
-# Where points come from elsewhere, each has a draw of its own, and as many draws as weights are no pairs.
+# The points of a generation are interleaved: draw k gives point 2k (with +z) and point 2k + 1 (with −z).
+# With as many draws as weights, each point has its own draw and there are no mirrored pairs.
 
 
 _SIGNS = np.array([[1.0], [-1.0]])
@@ -40,10 +40,8 @@ def pair_differences(weights: Array, draws: int) -> Array:
 # cache.
 #
 # `(a * b + c) / d` over 10⁶ coordinates writes two intermediate results to memory and reads them back. Over
-# a
-# few thousand coordinates at a time it reads a, b, c, d and writes the result, and memory sees nothing
-# else.
-# That is for NumPy. A compiler does it by itself, so other backends get the whole arrays.
+# a few thousand coordinates at a time it reads a, b, c, d and writes the result, and memory sees nothing
+# else. That is for NumPy. A compiler does it by itself, so other backends get the whole arrays.
 
 
 #: Size of a group's arguments: within a core's share of the cache, and work enough to hide the cost of calls.

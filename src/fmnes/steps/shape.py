@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fmnes.backends import NUMPY, Array, Backend
 
-# -- Exponentials that differ from the identity in few directions only, in O(d n²) instead of O(d³).
+# Exponentials that differ from the identity in few directions only, in O(d n²) instead of O(d³).
 #
 # With the draws as the rows of Z (n, d), weights u (n,), U = diag(u), K = Z Zᵀ and φ₁(X) = Σ X^j/(j+1)!:
 #
@@ -94,7 +94,7 @@ def _identity(n: int) -> NDArray[np.float64]:
     return np.eye(n)
 
 
-# -- A shape A and its inverse through one generation: A ← scale · A · exp(η_B/2 · G_B) · exp(c₁/2 · R_B).
+# A shape A and its inverse through one generation: A ← scale · A · exp(η_B/2 · G_B) · exp(c₁/2 · R_B).
 #
 # Both exponentials, less their traces, are the identity plus a few directions (steps/shape.py). So is their
 # product, and A gains a product of two thin matrices. The scale, a number per row, takes the traces and the
@@ -157,13 +157,11 @@ def axis_growth(A: Array, y: Array, gain: Array, gram: Array, log_trace: Array, 
     return xp.expm1(2 * log_trace) + xp.exp(2 * log_trace) / xp.vecdot(A, A) * change
 
 
-# -- The axes of the distribution: keeping F's columns the eigenvectors of B Bᵀ, where B = F A.
+# The axes of the distribution: keeping F's columns the eigenvectors of B Bᵀ, where B = F A.
 #
-# Then the rows of A are orthogonal. Generation by generation they lose that, a little. Setting it right
-# anew
-# takes a singular value decomposition, `decomposed`. But rows that are orthogonal but for a little need
-# only to
-# be turned a little, `turned`, for which one linear system is solved; and what that leaves, the next one
+# Then the rows of A are orthogonal. Generation by generation they lose that, a little. Setting it right anew
+# takes a singular value decomposition, `decomposed`. But rows that are orthogonal but for a little need only
+# to be turned a little, `turned`, for which one linear system is solved; and what that leaves, the next one
 # finds.
 #
 # B itself stays as it is, and so do the points.
@@ -226,16 +224,13 @@ def _rotation(A: Array, backend: Backend) -> Array:
     return U[:, (-g).argsort(stable=True)]
 
 
-# -- Is the distribution on a ridge? Its two longest axes differ by more than a threshold (paper section
+# Is the distribution on a ridge? Its two longest axes differ by more than a threshold (paper section
 # IV-C).
 #
 # Only two singular values are wanted, and the rows of A say nearly what they are: as of the last refresh
-# they
-# were the axes, longest first. So A is looked at within the span of its first few rows, by the
-# Rayleigh–Ritz
-# method: a subspace that every refresh sets anew, and that has to be good for a few generations only. Two
-# rows
-# would not do: of two axes of about the same length, the longer may lie between rows.
+# they were the axes, longest first. So A is looked at within the span of its first few rows, by the
+# Rayleigh–Ritz method: a subspace that every refresh sets again and that is used for a few generations only.
+# Two rows would not do: of two axes of about the same length, the longer may lie between rows.
 
 
 #: Rows that are looked at.
@@ -264,7 +259,7 @@ def _surely_on_ridge(gram: Array, threshold: float) -> bool | None:
     """
     squarings = _squarings(threshold)
     asked = threshold ** -(4 << squarings)
-    # Not for powers that may overflow, nor for an s that is no small number, or one that rounding hides.
+    # Not for powers that may overflow, nor if s is large or hidden by rounding.
     if len(gram) > MOST_ROWS or not 1e-13 < asked < 0.01:
         return None
     power = gram / gram[0, 0]

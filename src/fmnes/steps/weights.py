@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fmnes.backends import NUMPY, Array, Backend
 
-# -- Weights by rank, and by rank and distance (paper eqs. 5–9, constants as in the tables).
+# Weights by rank, and by rank and distance (paper eqs. 5–9, constants as in the tables).
 
 
 class RankWeights(NamedTuple):
@@ -24,7 +24,7 @@ class RankWeights(NamedTuple):
 
 @lru_cache(maxsize=256)
 def rank_weights(population_size: int, parents_of: int | None = None) -> RankWeights:
-    """parents_of: select the best half of so many, the first ones; None: of all."""
+    """parents_of: the number of points whose best half is selected; None: all."""
     size = population_size if parents_of is None else parents_of
     raw, centred, mu_eff = weights_of_half(math.log(size / 2 + 1), population_size, NUMPY)
     return RankWeights(raw, centred, float(mu_eff))
@@ -35,7 +35,7 @@ def weights_of_half(
 ) -> RankWeights:
     """log_size: ln(λ/2 + 1) of the λ points whose best half gets positive weights.
 
-    room: λ; or more than that, with λ as `population_size`. The centred weights behind λ mean nothing then.
+    room: λ; or more than that, with λ as `population_size`. The centred weights after λ are unused then.
     """
     xp = backend.xp
     logs = xp.asarray(np.log(np.arange(1, room + 1)), getattr(log_size, "dtype", None))

@@ -26,7 +26,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "cr-fm-nes": CRFMNES,
 }
 
-#: What is used unless a user asks for another.
+#: The default method.
 DEFAULT_METHOD = "afm-nes"
 
 #: Failed draws in one generation after which resampling gives up: the feasible region is out of reach.

@@ -13,12 +13,12 @@ from fmnes.arguments import is_number, shown
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError, nearest
 
-# -- What a strategy is: pure functions over a state, with frozen settings.
+# A strategy consists of pure functions over a state, with frozen settings.
 #
 #     state = strategy.init(x0, sigma0, z0)      z0 (d,): one draw, for strategies with a random start
 #     x     = strategy.sample(state, z)          z (draws, d) standard normal; x (λ, d)
 #     state = strategy.update(state, z, order, n_feasible)   order (λ,): indices of x, best to worst
-#     shape = strategy.shape(state)              what an observer may see
+#     shape = strategy.shape(state)              the search distribution
 #
 # Draws come in as arguments, so a strategy holds no random generator and the same source serves NumPy and
 # JAX.
@@ -298,7 +298,7 @@ def takes_points_from_elsewhere(strategy: Strategy) -> bool:
 
 
 def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:
-    """True if no array of a state holds NaN or infinity. What is unchanged since `before` is not read."""
+    """True if no array of a state holds NaN or infinity. Arrays unchanged since `before` are not read."""
     # An inner product is finite only if each product is, and so both arrays are (inf · 0 is NaN): neighbours
     # of one size are looked at together, any other by itself. It overflows beyond 1e154; only then each entry
     # is looked at.
@@ -325,7 +325,7 @@ def _inner(a: Array, b: Array) -> float:
     return float(a.ravel().dot(b.ravel()))
 
 
-# -- Checks of settings that several strategies share.
+# Checks of settings that several strategies share.
 
 
 def check_choice(argument: str, found: object, wanted: Sequence[str]) -> None:
@@ -336,7 +336,7 @@ def check_choice(argument: str, found: object, wanted: Sequence[str]) -> None:
 
 
 def check_positive_int(argument: str, found: Any) -> int | None:
-    """None is fine: it means that we choose."""
+    """Return the number as int, or None."""
     if found is None:
         return None
     if not is_number(found, whole=True) or found < 1:
@@ -351,7 +351,7 @@ def settle_positive_ints(settings: Any, *names: str) -> None:
 
 
 def own_matrix(argument: str, found: ArrayLike) -> NDArray[np.float64]:
-    """A read-only copy: settings do not change with what the caller does to his own matrix later."""
+    """A read-only copy: later changes of the caller's matrix do not affect the settings."""
     try:
         matrix = np.array(found, dtype=float, order="C")
     except Exception:  # an object of the user's own may raise anything

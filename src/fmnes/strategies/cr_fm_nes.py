@@ -33,7 +33,7 @@ from fmnes.steps.weights import (
 )
 from fmnes.strategies.base import Shape, Strategy
 
-# -- The constants of CR-FM-NES, where they differ from those of FM-NES and where they do not.
+# Constants of CR-FM-NES.
 
 
 class Constants(NamedTuple):
@@ -72,7 +72,7 @@ def constants(d: int, population_size: int) -> Constants:
     )
 
 
-# -- CR-FM-NES: FM-NES for high dimension, O(d λ) a generation in time and in memory.
+# CR-FM-NES: FM-NES for high dimension, O(d λ) a generation in time and in memory.
 #
 # M. Nomura and I. Ono, "Fast Moving Natural Evolution Strategy for High-Dimensional Problems", 2022.
 #
@@ -86,14 +86,11 @@ def constants(d: int, population_size: int) -> Constants:
 #     s, t       natural gradient: D ← D + D∗s, v ← v + t/|v| (steps/vd_gradient.py)
 #
 # The paper computes s and t of each of λ + 1 samples, z_1 … z_λ with coefficients η_B w_i and z_c with c₁.
-# They
-# are linear in z∗z, a z and a², which the two halves of a mirrored pair share, so here they are computed
-# once,
-# for the sums. With S_k and W_k the difference and the sum of a pair's weights, all that the update needs
-# of
-# the draws is then ΣS_k z_k, ΣW_k a_k z_k and ΣW_k z_k∗z_k. The draws are read three times: for |z_k|² and
-# a_k,
-# which the ranks need; for p_σ, which the weights need; and for these sums. Only the points have λ rows.
+# They are linear in z∗z, a z and a², which the two halves of a mirrored pair share, so here they are
+# computed once, for the sums. With S_k and W_k the difference and the sum of a pair's weights, all that the
+# update needs of the draws is then ΣS_k z_k, ΣW_k a_k z_k and ΣW_k z_k∗z_k. The draws are read three times:
+# for |z_k|² and a_k, which the ranks need; for p_σ, which the weights need; and for these sums. Only the
+# points have λ rows.
 
 
 #: The least 1 + s without `max_change`, so that D stays positive.
@@ -110,7 +107,7 @@ class CRFMNESState(NamedTuple):
     D: Array
     """The coordinates' own scales, the diagonal of D. (d,)"""
     v: Array
-    """The one direction that is no coordinate's, in units of D. (d,)"""
+    """The direction outside the coordinate axes, in units of D. (d,)"""
     p_sigma: Array
     """The path of the mean in the draws' coordinates: how long it is decides the phase. (d,)"""
     p_c: Array

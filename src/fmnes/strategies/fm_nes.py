@@ -14,7 +14,7 @@ the paper's tables come out.
 
 The paper decomposes B Bᵀ in every generation, O(d³). Here every factor that meets B is the identity plus a
 few directions (steps/shape.py), so a generation costs O(d² λ). Every `refresh` generations the axes are
-turned to where they are now or, now and then, decomposed anew (steps/shape.py), O(d³). `refresh=1` decomposes
+turned again or, less often, decomposed again (steps/shape.py), O(d³). `refresh=1` decomposes
 in every generation and is the paper's algorithm to the letter.
 """
 
@@ -500,7 +500,7 @@ class FMNES(EqualByContent, Strategy):
         dtype: Any,
         backend: Backend,
     ) -> Selected:
-        """Weights, and the rates that go with them, where so many points succeed; for up to `room` points."""
+        """Weights and their rates for this number of feasible points; for up to `room` points."""
         published = self.selection == "published"
         if published and isinstance(lam, int):
             return all_succeed

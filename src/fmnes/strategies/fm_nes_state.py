@@ -24,8 +24,7 @@ from fmnes.steps.shape import (
 )
 from fmnes.steps.weights import RankWeights, distance_alphas, rank_weights
 
-# -- The constants of FM-NES: those the paper prints, those it leaves to others, and those it needs
-# otherwise.
+# Constants of FM-NES.
 #
 # The paper's tables come out with these; where it prints another value, that one can be chosen.
 
@@ -35,16 +34,16 @@ SMALL = 24
 
 
 class Selected(NamedTuple):
-    """What depends on how many are selected."""
+    """Constants that depend on the number of selected points."""
 
     weights: RankWeights
     c_sigma: Array
     c_c: Array
     c_1: Array
     c_step: Array
-    """CMA-ES's rate of the path that its step size follows, …"""
+    """Rate of the path for the step size, as in CMA-ES."""
     damping: Array
-    """… and how slowly it does."""
+    """Damping of the step size, as in CMA-ES."""
 
 
 class Constants(NamedTuple):
@@ -57,7 +56,7 @@ class Constants(NamedTuple):
     expected_norm: float
     refresh: int
     decompose: int
-    """One in so many refreshes is a decomposition."""
+    """Refreshes per decomposition."""
 
 
 @lru_cache(maxsize=64)
@@ -81,7 +80,7 @@ def constants(
 
 @lru_cache(maxsize=256)
 def selected(d: int, population_size: int, parents_of: int, path_rate: str, for_every_d: bool) -> Selected:
-    """With the best half of so many."""
+    """Constants for the best half of this number of points."""
     return selected_by(rank_weights(population_size, parents_of), d, path_rate, for_every_d, NUMPY)
 
 
@@ -103,7 +102,7 @@ def selected_by(
     )
 
 
-# -- The state of FM-NES, and what is done to it as a whole: its first shape, the reset, the refresh.
+# The state of FM-NES: its first shape, the reset, the refresh.
 #
 # Letters and line numbers are those of fm_nes.py.
 
@@ -181,7 +180,7 @@ def refresh(state: FMNESState, every: int, decompose: int, backend: Backend) -> 
     return state._replace(F=F, A=A, A_inverse=A_inverse, p_c=p_c)
 
 
-# -- FM-NES's shape at the end of a generation: lines 30 and 32–35 of its Algorithm 2.
+# FM-NES's shape at the end of a generation: lines 30 and 32–35 of its Algorithm 2.
 #
 # Letters and line numbers are those of fm_nes.py.
 

@@ -41,7 +41,7 @@ def check_start(x0: Any, sigma0: Any, batch: int | None = None) -> tuple[Array, 
     if batch is not None:
         x0 = jnp.broadcast_to(x0, (batch, x0.shape[-1]))
         sigma0 = jnp.broadcast_to(sigma0, (batch,))
-    with jax.ensure_compile_time_eval():  # what is known is looked at inside somebody's `jit`, too
+    with jax.ensure_compile_time_eval():  # known values are checked inside a user's `jit`, too
         if _known(x0) and not bool(jnp.isfinite(x0).all()):
             raise ArgumentError("x0: found NaN or infinite entries, wanted finite numbers")
         if _known(sigma0) and not bool((jnp.isfinite(sigma0) & (sigma0 > 0)).all()):
@@ -147,7 +147,7 @@ def check_objective(fun: Callable[[Array], Array], d: int, dtype: str) -> None:
     if not callable(fun):
         raise ArgumentError(f"fun: found {fun!r}, wanted a function of one point")
     try:
-        # In a function of ours: JAX wants to keep weak references, which some callables do not allow.
+        # Wrapped in a function: JAX keeps weak references, which some callables do not allow.
         out = jax.eval_shape(lambda x: fun(x), jax.ShapeDtypeStruct((d,), dtype))
     except (TypeError, IndexError, jax.errors.UnexpectedTracerError) as error:
         ours = (jax.errors.JAXTypeError, jax.errors.JAXIndexError, jax.errors.UnexpectedTracerError)

@@ -103,7 +103,7 @@ def on_devices(
         return jax.tree.map(lambda leaf: leaf if len(leaf) == batch else leaf[:batch], results)
 
 
-# -- runs -------------------------------------------------------------------------------------------------
+# Runs.
 
 
 def over_runs(loop: Callable[..., Any], devices: tuple[Any, ...]) -> Callable[..., Any]:
@@ -137,7 +137,7 @@ def _deal_runs(inputs: Any, mesh: Mesh) -> Any:
     return jax.device_put(inputs, NamedSharding(mesh, PartitionSpec(DEVICES)))
 
 
-# -- coordinates ------------------------------------------------------------------------------------------
+# Coordinates.
 
 
 def along_coordinates(devices: tuple[Any, ...]) -> NamedSharding:

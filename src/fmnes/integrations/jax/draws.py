@@ -35,7 +35,7 @@ _MOST_PAIRS = 2**32
 def normal(key: Array, shape: tuple[int, int], dtype: Any, split: NamedSharding | None = None) -> Array:
     """Independent N(0, 1) numbers. Other dtypes, other generators and odd sizes are left to JAX.
 
-    They are drawn once and kept: left to itself the compiler draws anew for each of the sums that read them.
+    They are drawn once and kept: otherwise the compiler repeats the draws for each sum that reads them.
     split: how a row lies on several devices; each draws its own columns, the same numbers as one would.
     """
     words = jax.random.key_data(key)

@@ -148,7 +148,7 @@ def _lockstep(plan: Plan, inputs: Inputs, limits: Limits) -> tuple[Array, Progre
     return state.mean, progress
 
 
-# -- one run ----------------------------------------------------------------------------------------------
+# One run.
 
 
 def _start(plan: Plan, backend: Backend, inputs: Inputs) -> tuple[Any, Progress]:
@@ -255,7 +255,7 @@ def _sample(backend: Backend, strategy: Strategy, state: Any, z: Array) -> Array
         return strategy.sample(state, z, backend)
 
 
-# -- where λ changes --------------------------------------------------------------------------------------
+# A population size that changes.
 
 
 def _groups_needed(plan: Plan, progress: Progress) -> Array:
@@ -317,7 +317,7 @@ def _update_in_room(
     )
 
 
-# -- small things -----------------------------------------------------------------------------------------
+# Helpers.
 
 
 def strongly_typed(state: Any) -> Any:
@@ -326,7 +326,7 @@ def strongly_typed(state: Any) -> Any:
 
 
 def _with_settings(strategy: Strategy, settings: dict[str, Array]) -> Strategy:
-    """The strategy with some settings traced. They were checked before; in here nobody can look at them."""
+    """The strategy with some settings traced. They were checked before tracing."""
     if not settings:
         return strategy
     changed = copy.copy(strategy)
