@@ -4,12 +4,14 @@
     python -m tests.promises LOST bounds  # only the promises with one of these words in them
     python -m tests.promises --page       # docs/promises.md
 
-A break is one small replacement of text in one file. A test that passes on the broken code holds nothing; so
-does one that fails on the code as it is.
+A break replaces a small piece of text inside one symbol: a function, a method, a class or a module, given by
+its dotted name. A test that passes on the broken code checks nothing; neither does one that fails on the
+unbroken code.
 """
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -25,12 +27,13 @@ PAGE = ROOT / "docs" / "promises.md"
 class Promise(NamedTuple):
     says: str
     test: str
-    """Where it is, below tests/."""
+    """The node id of the test, below tests/."""
     broken: str
     """What the break does, in words."""
-    file: str
-    """The file that is broken, below src/fmnes/."""
+    symbol: str
+    """The dotted name of what is broken, e.g. "fmnes.search.generation.Generation.of"."""
     old: str
+    """Text in the source of the symbol; its first occurrence is replaced."""
     new: str
 
 
@@ -39,7 +42,7 @@ PROMISES = [
         "The same seed gives the same run; 0 is a seed",
         "test_optimizer.py::test_the_same_seed_is_the_same_run_and_zero_is_a_seed",
         "the seed is left out",
-        "arguments.py",
+        "fmnes.arguments.check_rng",
         "return np.random.default_rng(int(rng)), int(rng)",
         "return np.random.default_rng(), int(rng)",
     ),
@@ -47,7 +50,7 @@ PROMISES = [
         "… whatever order results come in",
         "test_ask_tell.py::test_whatever_the_order_it_is_the_search_of_ask_and_tell",
         "values count as they come",
-        "search/generation.py",
+        "fmnes.search.generation.Generation.next_out_of_order",
         "return slots if out_of_order.all() else slots[: int(out_of_order.argmin())]",
         "return slots[out_of_order]",
     ),
@@ -55,7 +58,7 @@ PROMISES = [
         "… whatever the number of workers",
         "test_parameters.py::test_workers_and_executors_get_the_same_points",
         "points are rounded on their way to a worker",
-        "evaluation/workers/serve.py",
+        "fmnes.evaluation.workers.serve.serve",
         "np.frombuffer(receive(stream)).copy()",
         "np.frombuffer(receive(stream)).round(2)",
     ),
@@ -63,7 +66,7 @@ PROMISES = [
         "The target counts in slot order: `nfev` is the number of evaluations up to the first hit",
         "test_ask_tell.py::test_target_and_budget_are_applied_in_slot_order",
         "the last hit of a generation counts, not the first",
-        "search/optimizer.py",
+        "fmnes.search.optimizer.Optimizer.tell",
         "lost[hits[0] + 1 :] = True",
         "lost[hits[-1] + 1 :] = True",
     ),
@@ -71,7 +74,7 @@ PROMISES = [
         "A budget that cuts a generation evaluates its first points only, and makes no update",
         "test_optimizer.py::test_a_budget_that_cuts_a_generation_evaluates_its_first_points_and_makes_no_update",
         "its last points are evaluated",
-        "search/optimizer.py",
+        "fmnes.search.optimizer.Optimizer._wanted",
         "slots = slots[:left]",
         "slots = slots[-left:]",
     ),
@@ -79,7 +82,7 @@ PROMISES = [
         "Nothing is printed and nothing is written unless asked",
         "test_minimize.py::test_nothing_is_printed_or_written",
         "a run says hello",
-        "run/minimize.py",
+        "fmnes.run.minimize.minimize",
         "    check_callback(callback)\n",
         "    check_callback(callback)\n    print('hello')\n",
     ),
@@ -87,7 +90,7 @@ PROMISES = [
         "No global random state is used or changed",
         "test_optimizer.py::test_global_random_state_is_neither_used_nor_changed",
         "the draws are those of `np.random`",
-        "search/distribution.py",
+        "fmnes.search.distribution.Distribution.draw",
         "z = self.rng.standard_normal((n, len(self.state.mean)))",
         "z = np.random.standard_normal((n, len(self.state.mean)))",
     ),
@@ -95,7 +98,7 @@ PROMISES = [
         "`minimize` evaluates the start first: a result is never worse than it",
         "test_start_first.py::test_the_result_is_never_worse_than_the_start",
         "the value of the start is forgotten",
-        "run/state.py",
+        "fmnes.run.state.Totals.take_start",
         "            self.best = Best(x, value, 1)\n",
         "            pass\n",
     ),
@@ -103,7 +106,7 @@ PROMISES = [
         "Every point asked, told and returned is inside the bounds",
         "test_bounds.py::test_all_that_is_seen_is_inside",
         "the search is not bent at the bounds",
-        "search/box.py",
+        "fmnes.search.box.Box.onto",
         "        if not bent.any():\n",
         "        if True:\n",
     ),
@@ -111,7 +114,7 @@ PROMISES = [
         'With `bounds_as="failure"` a point outside is ranked as one that failed',
         "test_contract.py::test_a_point_outside_the_bounds_is_a_failed_one",
         "it has the value 0",
-        "search/generation.py",
+        "fmnes.search.generation.Generation.of",
         "return cls(z, x, screened.values, open, common.zeros, screened.source)",
         "return cls(z, x, 0.0 * x[:, 0], open, common.zeros, screened.source)",
     ),
@@ -119,7 +122,7 @@ PROMISES = [
         "A long row of generations without a feasible point ends with NO_FEASIBLE",
         "test_minimize.py::test_an_objective_that_always_fails_ends_with_no_feasible",
         "only ten times as long a row does",
-        "search/stopping.py",
+        "fmnes.search.stopping.nothing_feasible",
         "if recent.infeasible >= recent.patience:",
         "if recent.infeasible >= 10 * recent.patience:",
     ),
@@ -127,7 +130,7 @@ PROMISES = [
         "`success` is never claimed for a run that converged among failing points without a second look",
         "test_second_look.py::test_what_is_a_success",
         "it is",
-        "run/restarts.py",
+        "fmnes.run.restarts.has_converged",
         "return last.converged and not (look and last.needs_confirmation)",
         "return last.converged",
     ),
@@ -135,7 +138,7 @@ PROMISES = [
         '`"fm-nes"` and its relatives are as published, number for number',
         "test_reference.py::test_fm_nes_family",
         "of failed points the farthest comes first",
-        "search/ranking.py",
+        "fmnes.search.ranking.rank",
         "return backend.order(value, xp.where(feasible, 0.0, distance2))",
         "return backend.order(value, xp.where(feasible, 0.0, -distance2))",
     ),
@@ -143,7 +146,7 @@ PROMISES = [
         "Values are only ever ranked: no scale or offset of the objective reaches the arithmetic",
         "test_contract.py::test_only_the_order_of_the_values_matters",
         "values that agree to a tenth are taken for equal",
-        "search/ranking.py",
+        "fmnes.search.ranking.rank",
         "lambda: backend.order(f), failed_last",
         "lambda: backend.order(xp.round(f, 1)), failed_last",
     ),
@@ -151,7 +154,7 @@ PROMISES = [
         "A lost evaluation is never ranked; its point is asked again",
         "test_optimizer.py::test_a_lost_point_is_never_ranked",
         "it is ranked last",
-        "search/optimizer.py",
+        "fmnes.search.optimizer.Optimizer.tell",
         "            f, slots = f[~lost], slots[~lost]\n",
         "            pass\n",
     ),
@@ -159,7 +162,7 @@ PROMISES = [
         "What is still lost after its retries stops the run with LOST",
         "test_minimize.py::test_an_evaluation_that_stays_lost_stops_the_run",
         "it stops with STORAGE",
-        "run/checks.py",
+        "fmnes.run.checks.LostEvaluations.tally",
         "Stop(StopReason.LOST, ",
         "Stop(StopReason.STORAGE, ",
     ),
@@ -167,7 +170,7 @@ PROMISES = [
         "A death by SIGTERM that repeats after all retries, alone, is the point's own doing",
         "test_processes.py::test_a_simulation_that_ends_its_own_process_group_has_failed_in_the_end",
         "it stays lost",
-        "evaluation/exit_status.py",
+        "fmnes.evaluation.exit_status.RetryKilled._repeats",
         "return 0 < self._retries <= self._deaths[task.point]",
         "return False",
     ),
@@ -175,7 +178,7 @@ PROMISES = [
         "`fmnes.Lost`, exit code 75 and a dead node never are",
         "test_processes.py::test_what_the_objective_calls_lost_never_becomes_failed",
         "whatever is lost is taken for a death by a signal",
-        "evaluation/exit_status.py",
+        "fmnes.evaluation.exit_status.RetryKilled._repeats",
         'if not (outcome.status == "lost" and outcome.fault):',
         'if not (outcome.status == "lost"):',
     ),
@@ -183,7 +186,7 @@ PROMISES = [
         "A whole first generation with one and the same exception is a bug, and raised",
         "test_minimize.py::test_a_first_generation_of_one_and_the_same_exception_is_a_bug",
         "it has failed like any other",
-        "run/checks.py",
+        "fmnes.run.checks.raise_if_broken",
         'len(faults) != 1 or "" in faults',
         "len(faults) != 0",
     ),
@@ -191,7 +194,7 @@ PROMISES = [
         "`minimize` into a used `run_dir` is refused",
         "test_run_directory.py::test_a_used_directory_is_refused",
         "it is used again",
-        "storage/directory.py",
+        "fmnes.storage.directory._refuse_used",
         "def _refuse_used(path: Path) -> None:\n",
         "def _refuse_used(path: Path) -> None:\n    return\n",
     ),
@@ -199,7 +202,7 @@ PROMISES = [
         "Input is checked before any evaluation is spent, and an error says what was found and wanted",
         "test_arguments.py::test_minimize_refuses_before_anything_is_evaluated",
         "whatever stands for a flag is taken",
-        "run/settings.py",
+        "fmnes.run.settings.Settings.__post_init__",
         "            check_flag(name, getattr(self, name))\n",
         "",
     ),
@@ -207,7 +210,7 @@ PROMISES = [
         "Every ending has a name and its numbers",
         "test_stopping.py::test_a_sphere_ends_with_xtol",
         "steps that vanish are called FTOL",
-        "search/stopping.py",
+        "fmnes.search.stopping.steps_vanished",
         "return Stop(StopReason.XTOL, ",
         "return Stop(StopReason.FTOL, ",
     ),
@@ -215,7 +218,7 @@ PROMISES = [
         "Loading runs no code",
         "test_checkpoint.py::test_pickles_are_refused_and_not_run",
         "arrays of objects are unpickled",
-        "storage/snapshot.py",
+        "fmnes.storage.snapshot._read_array",
         "    stream = io.BytesIO(raw)\n",
         "    np.lib.format.read_array(io.BytesIO(raw), allow_pickle=True)\n    stream = io.BytesIO(raw)\n",
     ),
@@ -223,7 +226,7 @@ PROMISES = [
         "A finished evaluation is on disk before it counts",
         "real/test_resume.py::test_five_kills_in_a_row",
         "every third is not written",
-        "run/recording.py",
+        "fmnes.run.recording.RecordingEvaluator._made",
         "self._log.record(Key(*task.key), outcome,",
         "self.evaluated % 3 and self._log.record(Key(*task.key), outcome,",
     ),
@@ -231,7 +234,7 @@ PROMISES = [
         "A resumed run is bit for bit the uninterrupted one, and no finished evaluation is made again",
         "real/test_resume.py::test_kill_9_at_random_moments",
         "the log is not asked",
-        "run/recording.py",
+        "fmnes.run.recording.RecordingEvaluator.__call__",
         "if task.attempt >= len(counted):",
         "if True:",
     ),
@@ -239,7 +242,7 @@ PROMISES = [
         "With `workers=`, a crash costs one evaluation: that point failed",
         "test_processes.py::test_a_fault_costs_one_evaluation[segfault]",
         "it is lost",
-        "evaluation/exit_status.py",
+        "fmnes.evaluation.exit_status.outcome_of_death",
         'return infeasible(f"died: ',
         'return lost(f"died: ',
     ),
@@ -247,7 +250,7 @@ PROMISES = [
         "What is timed out is killed with everything it has started",
         "test_processes.py::test_a_fault_costs_one_evaluation[leaves a child and hangs]",
         "it alone is killed",
-        "evaluation/workers/guard.py",
+        "fmnes.evaluation.workers.guard._watch",
         "    _kill_descendants()\n",
         "",
     ),
@@ -255,7 +258,7 @@ PROMISES = [
         "Nothing outlives the driver",
         "test_processes.py::test_nothing_outlives_the_driver",
         "nobody looks whether it has gone",
-        "evaluation/workers/guard.py",
+        "fmnes.evaluation.workers.guard._watch",
         "        if os.getppid() != driver:",
         "        if False:",
     ),
@@ -263,7 +266,7 @@ PROMISES = [
         "`import fmnes` loads NumPy and the standard library only",
         "test_imports.py::test_import_loads_numpy_and_the_standard_library_only",
         "cloudpickle is loaded at once",
-        "version.py",
+        "fmnes.version",
         "__version__ =",
         "import cloudpickle\n\n__version__ =",
     ),
@@ -271,7 +274,7 @@ PROMISES = [
         "Imports go one way",
         "test_imports.py::test_imports_go_one_way",
         "a step knows the optimizer",
-        "steps/weights.py",
+        "fmnes.steps.weights",
         "import numpy as np\n",
         "import numpy as np\nimport fmnes.search\n",
     ),
@@ -290,19 +293,49 @@ this page.
 
 
 def page() -> str:
-    rows = [
-        f"| {p.says.replace('|', '&#124;')} | `{p.test}` | {p.broken} (`src/fmnes/{p.file}`) |"
-        for p in PROMISES
-    ]
+    rows = [f"| {p.says.replace('|', '&#124;')} | `{p.test}` | {p.broken} (`{p.symbol}`) |" for p in PROMISES]
     return HEAD + "\n".join(rows) + "\n"
 
 
-def break_code(promise: Promise, source: Path) -> None:
-    """source: a folder with the package in it."""
-    path = source / "fmnes" / promise.file
+def locate(symbol: str, source: Path) -> tuple[Path, int, int]:
+    """The file that defines the symbol, and where its source begins and ends in the text of that file.
+
+    source: a folder with the package in it.
+    """
+    words = symbol.split(".")
+    for n in range(len(words), 0, -1):
+        module = source.joinpath(*words[:n])
+        path = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
+        if path.is_file():
+            break
+    else:
+        raise LookupError(f"no module of {symbol} below {source}")
     text = path.read_text(encoding="utf-8")
-    assert promise.old in text, f"{promise.file} has no {promise.old!r} any more, which broke: {promise.says}"
-    path.write_text(text.replace(promise.old, promise.new, 1), encoding="utf-8")
+    node: ast.AST = ast.parse(text)
+    start, end = 0, len(text.splitlines())
+    for name in words[n:]:
+        found = [
+            child
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.ClassDef | ast.FunctionDef) and child.name == name
+        ]
+        if not found:
+            raise LookupError(f"{path.relative_to(source)} defines no {name}, which {symbol} needs")
+        node = found[-1]  # the overloads of a function come before it
+        start, end = found[-1].lineno - 1, found[-1].end_lineno or 0
+    lines = text.splitlines(keepends=True)
+    return path, len("".join(lines[:start])), len("".join(lines[:end]))
+
+
+def break_code(promise: Promise, source: Path) -> None:
+    """Make the break in the package below `source`."""
+    path, start, end = locate(promise.symbol, source)
+    text = path.read_text(encoding="utf-8")
+    within = text[start:end]
+    assert promise.old in within, (
+        f"{promise.symbol} no longer contains {promise.old!r}, which broke: {promise.says}"
+    )
+    path.write_text(text[:start] + within.replace(promise.old, promise.new, 1) + text[end:], encoding="utf-8")
 
 
 def run_test(promise: Promise, tree: Path) -> subprocess.CompletedProcess[str]:
