@@ -3,7 +3,7 @@
     python -m benchmarks.compiled_search --dimensions 5 20 40 --out docs/benchmarks/compiled.md
     python -m benchmarks.compiled_search --problems sphere slope --dimensions 5 --seeds 0
 
-The study's problems (fmnes/benchmark/search), each with the default method of `fj.run`, all runs of a cell in
+The study's problems (fmnes_bench.search), each with the default method of `fj.run`, all runs of a cell in
 one batch. Beside it the same with NumPy, one run after another, as many as `--seeds` says. A run is solved
 within the problem's gap of the minimum; no tolerance ends it, nothing is restarted.
 """
