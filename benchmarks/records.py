@@ -24,6 +24,7 @@ import numpy as np
 from fmnes.outcome import Outcome, infeasible
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
+from fmnes_bench.markdown import table
 
 D = 10
 OUTPUTS = {"mass": 3.1, "stress": 2.5e8, "iterations": 12}
@@ -85,11 +86,6 @@ def measure(step: list[str], run: Path, times: int) -> tuple[float, float, float
     return min(tries)
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100_000, 1_000_000])
@@ -120,7 +116,7 @@ def main() -> None:
         f"`{command}`, d = {D}, on a local disk.",
         f"Each step is a process of its own, imports included. Writing one evaluation to the log takes "
         f"{plain} of CPU, with three further outputs {more}.",
-        table(head, rows),
+        "\n".join(table(head, rows)) + "\n",
     ]
     text = "\n\n".join(lines)
     print(text)

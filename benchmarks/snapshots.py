@@ -17,6 +17,7 @@ import numpy as np
 
 import fmnes
 from fmnes.run.snapshots import RunState, Snapshots
+from fmnes_bench.markdown import table
 
 ROWS = (("fm-nes", 10, False), ("fm-nes", 100, False), ("fm-nes", 1000, False), ("cr-fm-nes", 200, True))
 HEAD = (
@@ -90,7 +91,7 @@ def main() -> None:
 
     session.Snapshots = Timed  # type: ignore[misc]
     rows = [measure(*row, options.seconds) for row in ROWS]
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (HEAD, ("---",) * len(HEAD), *rows)]
+    lines = table(HEAD, rows)
     command = f"python -m benchmarks.snapshots --seconds {options.seconds:g}"
     head = f"# What snapshots cost\n\n`{command}`, OPENBLAS_NUM_THREADS=1, on a local disk.\n\n"
     text = head + "\n".join(lines) + "\n"

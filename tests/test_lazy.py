@@ -1,4 +1,4 @@
-"""What is computed lazily (axes, the ridge test) must not change the search; steps/shape.py and axes.py."""
+"""What is computed lazily (axes, the ridge test) must not change the search; steps/shape.py."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from fmnes.errors import ArgumentError
 from fmnes_bench.reproduction import reproduce
 from fmnes_bench.reproduction.cells import METHODS, Cell, Published, Trial, published, sweep_cells
 from fmnes_bench.reproduction.report import as_printed, thousands
-from fmnes_bench.reproduction.tables import Row, Store, Summary, share_chance, summarise, t_chance
+from fmnes_bench.reproduction.tables import Row, Summary, open_store, share_chance, summarise, t_chance
 
 SPHERE = Cell("FM-NES", "sphere", 8)
 COMMITTED = Path(__file__).parents[1] / "docs" / "reproduction"
@@ -56,7 +56,7 @@ def test_bad_input(tmp_path: Path) -> None:
     (tmp_path / "b" / "thesis.tex").write_text("")
     with pytest.raises(ArgumentError, match="other files"):
         reproduce("table-2", out=tmp_path / "b")
-    Store(tmp_path / "c").close()
+    open_store(tmp_path / "c").close()
     configuration = json.loads((tmp_path / "c" / "configuration.json").read_text())
     (tmp_path / "c" / "configuration.json").write_text(json.dumps({**configuration, "dimension": 80}))
     with pytest.raises(ArgumentError, match="dimension = 80, wanted 40"):

@@ -24,6 +24,7 @@ from fmnes.arguments import check_population_size
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import METHODS
 from fmnes.strategies.fm_nes_state import constants
+from fmnes_bench.markdown import table_row
 
 # -- Every optimizer that is timed, ours and the peers', behind the same two calls.
 #
@@ -343,7 +344,7 @@ def _ratios(cost: dict[str, float], ratios: Ratios) -> dict[str, float]:
 
 
 def _line(say: Callable[[str], None], *cells: Any) -> None:
-    say("| " + " | ".join(map(str, cells)) + " |")
+    say(table_row(cells))
 
 
 def _head(say: Callable[[str], None], *titles: str) -> None:

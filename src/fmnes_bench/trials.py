@@ -8,28 +8,26 @@ import multiprocessing
 import os
 import platform
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from fmnes.errors import ArgumentError
 
-# -- Trials on disk: a CSV file, a line a trial, appended as it finishes, so that an interrupted run can
-# go on.
-#
-# Its folder has a configuration.json: what all trials in it must share, and notes on what else they depend
-# on.
+# -- Storage: a CSV file with one line per trial, appended when the trial ends, so that an interrupted run
+# can continue. configuration.json in the same folder has the settings that all trials share.
 
-
+Key = TypeVar("Key", bound=tuple[Any, ...])
 Trial = TypeVar("Trial")
 
 
 def open_folder(folder: Path, configuration: dict[str, Any], **more: str) -> None:
-    """Make the folder, or see that it is one of ours with this configuration. `more` is only noted."""
+    """Create the folder, or check that it has this configuration. `more` is recorded and not compared."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "configuration.json"
     if not path.exists():
@@ -51,8 +49,43 @@ def open_folder(folder: Path, configuration: dict[str, Any], **more: str) -> Non
         )
 
 
+def versions(*packages: str) -> dict[str, str]:
+    """The installed versions of packages, for `open_folder` and reports."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+class Store(Generic[Key, Trial]):
+    """Trials by key, and a file to which new ones are appended."""
+
+    def __init__(
+        self,
+        path: Path,
+        header: str,
+        *,
+        read: Callable[[], Iterable[Trial]],
+        key: Callable[[Trial], Key],
+        line: Callable[[Trial], str],
+    ) -> None:
+        self._lines = Lines(path, header)  # before `read`: it removes an incomplete last line
+        self._key, self._line = key, line
+        self.trials: dict[Key, Trial] = {key(trial): trial for trial in read()}
+
+    def add(self, trial: Trial) -> None:
+        self.trials[self._key(trial)] = trial
+        self._lines.add(self._line(trial))
+
+    def close(self) -> None:
+        self._lines.close()
+
+
 class Lines:
-    """The file, open for more lines."""
+    """A CSV file open for appending."""
 
     def __init__(self, path: Path, header: str) -> None:
         _repair(path, header)
@@ -67,9 +100,9 @@ class Lines:
 
 
 def read_lines(path: Path, header: str, parse: Callable[[list[str]], Trial]) -> list[Trial]:
-    """All trials of the file, by `parse` of the fields of a line, which raises ValueError on a wrong one.
+    """All trials of the file and of its compressed form (`gzip FILE`).
 
-    Lines that somebody has packed away (`gzip FILE`) count too.
+    parse: makes a trial of the fields of a line; raises ValueError for an invalid line.
     """
     packed = path.with_name(path.name + ".gz")
     texts = [gzip.decompress(packed.read_bytes()).decode()] if packed.exists() else []
@@ -85,7 +118,7 @@ def read_lines(path: Path, header: str, parse: Callable[[list[str]], Trial]) -> 
 
 
 def _repair(path: Path, header: str) -> None:
-    """Cut off a last line that was not written whole; a new file gets its header."""
+    """Remove an incomplete last line; write the header of a new file."""
     raw = path.read_bytes() if path.exists() else b""
     whole = raw[: raw.rfind(b"\n") + 1]
     if not whole.startswith(header.encode()):
@@ -94,12 +127,8 @@ def _repair(path: Path, header: str) -> None:
         path.write_bytes(whole)
 
 
-# -- Many trials on all cores, with the same numbers whatever the number of workers.
-#
-# Trials run in processes of their own whose arithmetic is pinned: one BLAS thread, and the instruction set
-# that
-# every x86-64 machine of the last decade has. So a trial needs as many evaluations on another such machine.
-
+# -- Many trials on all cores. Results do not depend on the number of workers or on the x86-64 machine:
+# worker processes use one BLAS thread and an instruction set that all such machines of the last decade have.
 
 PINNED = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -108,8 +137,6 @@ PINNED = {
     "OPENBLAS_CORETYPE": "Haswell",
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
 }
-
-Key = TypeVar("Key", bound=tuple[Any, ...])
 
 
 def run_all(
@@ -122,12 +149,12 @@ def run_all(
     workers: int | None = None,
     progress: Callable[[float, float], None] | None = None,
 ) -> list[Trial]:
-    """`run(*key)` for every wanted key, those already done included, in the order asked for.
+    """`run(*key)` for every wanted key, in that order, with the trials of `done` reused.
 
-    run: a function of a module; a trial depends on its key alone.
-    work: about how much a trial costs, for the order and the time left.
-    keep: called with each trial as it finishes.
-    progress: called with the work done and the work in all.
+    run: a module-level function; a trial depends only on its key.
+    work: the approximate cost of a trial, for scheduling and progress.
+    keep: called with each trial when it ends.
+    progress: called with the work done and the total work.
     """
     found = dict(done)
     total = sum(map(work, wanted))
@@ -153,7 +180,7 @@ def run_all(
 
 @contextmanager
 def _pinned_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes, which read the pinned settings before they load NumPy."""
+    """New processes, which read the pinned settings before they import NumPy."""
     before = {name: os.environ.get(name) for name in PINNED}
     os.environ.update(PINNED)
     context = multiprocessing.get_context("spawn")
@@ -161,7 +188,7 @@ def _pinned_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     try:
         yield pool
     except BaseException:
-        running = list((pool._processes or {}).values())  # shutdown forgets them, but does not end them
+        running = list((pool._processes or {}).values())  # shutdown drops them without ending them
         pool.shutdown(wait=False, cancel_futures=True)
         for process in running:
             process.terminate()
@@ -176,7 +203,7 @@ def _pinned_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def _end_with_the_parent() -> None:
-    """A worker whose parent was killed would wait for its next trial for ever."""
+    """End this worker when its parent was killed; it would wait forever for its next trial."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

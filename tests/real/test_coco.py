@@ -32,7 +32,7 @@ from fmnes_bench.coco.problems import (
     optimal_value,
     start_of,
 )
-from fmnes_bench.coco.runs import Job, Run, Store, jobs_for, run_job
+from fmnes_bench.coco.runs import Job, Run, jobs_for, open_store, run_job
 from fmnes_bench.coco.study import chosen_functions, coco, numbers
 from tests.rows import through
 
@@ -234,10 +234,10 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
         file.write("bbob,2,1,2,ran")  # as if it had been killed while it wrote
     text = coco(**{**OPTIONS, "budget": 400, "out": tmp_path})  # type: ignore[arg-type]
     assert lines(tmp_path)[: len(kept)] == kept
-    store = Store(tmp_path)
+    store = open_store(tmp_path)
     store.close()
-    assert len(lines(tmp_path)) == 1 + len(store.runs) == 9
-    for run in store.runs.values():
+    assert len(lines(tmp_path)) == 1 + len(store.trials) == 9
+    for run in store.trials.values():
         again = run_job(*run.job)
         assert (run.evaluations, run.hits) == (again.evaluations, again.hits)
     assert (tmp_path / "bbob.md").read_text() == text

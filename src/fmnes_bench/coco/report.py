@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco.problems import SUITES, TARGETS, Case, area
 from fmnes_bench.coco.runs import Run
+from fmnes_bench.markdown import table
 
 # -- The runtime curves of one suite, a panel a dimension. Without matplotlib there is no plot.
 
@@ -154,11 +155,11 @@ def _parts(cases: Sequence[Case], by_name: Mapping[str, Sequence[int]]) -> list[
 
 
 def _table(title: str, found: Areas, parts: Sequence[Part]) -> list[str]:
-    lines = [_line(["d", title, "problems", *found]), _line(["---"] * (3 + len(found)))]
+    rows = []
     for d, name, cases in parts:
         means = [_shown(*mean_and_error({case: of[case] for case in cases})) for of in found.values()]
-        lines.append(_line([str(d), name, str(len(cases)), *means]))
-    return [*lines, ""]
+        rows.append([d, name, len(cases), *means])
+    return [*table(["d", title, "problems", *found], rows), ""]
 
 
 def is_ours(method: str) -> bool:
@@ -170,8 +171,7 @@ def _against_peers(found: Areas, parts: Sequence[Part]) -> list[str]:
     ours, peers = [m for m in found if is_ours(m)], [m for m in found if not is_ours(m)]
     if not ours or not peers:
         return []
-    lines = ["Ours less the best peer of each line, problem by problem, and the ratio of the means:", ""]
-    lines += [_line(["d", "functions", "best peer", *ours]), _line(["---"] * (3 + len(ours)))]
+    rows = []
     for d, name, cases in parts:
         means = {m: mean_and_error({case: of[case] for case in cases})[0] for m, of in found.items()}
         best = max(peers, key=means.__getitem__)
@@ -180,13 +180,10 @@ def _against_peers(found: Areas, parts: Sequence[Part]) -> list[str]:
             paired = mean_and_error({case: found[m][case] - found[best][case] for case in cases})
             ratio = means[m] / means[best] if means[best] else math.nan
             differences.append(f"{_shown(*paired, sign='+')} ({ratio:.2f})")
-        lines.append(_line([str(d), name, best, *differences]))
-    return [*lines, ""]
+        rows.append([d, name, best, *differences])
+    title = "Ours less the best peer of each line, problem by problem, and the ratio of the means:"
+    return [title, "", *table(["d", "functions", "best peer", *ours], rows), ""]
 
 
 def _shown(mean: float, error: float, sign: str = "") -> str:
     return f"{mean:{sign}.3f}" + ("" if math.isnan(error) else f" ± {error:.3f}")
-
-
-def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

@@ -7,7 +7,6 @@ import shutil
 import time
 import warnings
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +24,7 @@ from fmnes_bench.coco.problems import (
     seed_for,
     start_of,
 )
-from fmnes_bench.trials import Lines, open_folder, read_lines
+from fmnes_bench.trials import Store, open_folder, read_lines, versions
 
 # -- One run: one method on one problem, until the last target or the end of its budget.
 
@@ -66,14 +65,14 @@ def run_job(case: Case, method: str, budget: int, data: Path | None = None) -> R
     if data is not None:
         name = f"{case.suite}_f{case.function:03}_i{case.instance:02}_d{case.dimension:02}_{budget}"
         folder = data / method / name
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was not finished
+        shutil.rmtree(folder, ignore_errors=True)  # of an unfinished run
         observer = observer_for(case, method, str(folder.absolute()))
     search = method_named(method)
     seed = seed_for(*case, method)
     optimum = optimal_value(case)
     started = time.perf_counter()
     with opened(case, observer) as problem, warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of the peers, about how they were told of failures
+        warnings.simplefilter("ignore")  # the peers warn about failed values
         fun = Recorder(lambda x: evaluate(problem, x), optimum, job.max_evaluations)
         with contextlib.suppress(Finished):
             search(fun, start_of(case, problem), job.max_evaluations, seed)
@@ -81,33 +80,19 @@ def run_job(case: Case, method: str, budget: int, data: Path | None = None) -> R
     return Run(job, fun.evaluations, fun.failed, fun.best, seconds, tuple(fun.hits))
 
 
-# -- The folder of a study: runs.csv, a line a run, and configuration.json.
-
+# -- The folder of a study: runs.csv with one line per run, and configuration.json.
 
 HEADER = "suite,function,instance,dimension,method,budget,evaluations,failed,best,seconds,hits"
 CONFIGURATION = {"format": "fmnes-coco", "version": 1}
 PACKAGES = ("coco-experiment", "cma", "cmaes", "PyNomadBBO")
 
 
-class Store:
-    def __init__(self, folder: Path) -> None:
-        open_folder(folder, CONFIGURATION, **{name: version(name) for name in PACKAGES})
-        self._lines = Lines(folder / "runs.csv", HEADER)
-        self.runs = {run.job: run for run in read_lines(folder / "runs.csv", HEADER, _run)}
-
-    def add(self, run: Run) -> None:
-        self.runs[run.job] = run
-        self._lines.add(_line(run))
-
-    def close(self) -> None:
-        self._lines.close()
-
-
-def version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "unknown"
+def open_store(folder: Path) -> Store[Job, Run]:
+    open_folder(folder, CONFIGURATION, **versions(*PACKAGES))
+    path = folder / "runs.csv"
+    return Store(
+        path, HEADER, read=lambda: read_lines(path, HEADER, _run), key=lambda run: run.job, line=_line
+    )
 
 
 def _line(run: Run) -> str:

@@ -13,7 +13,7 @@ from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco import report
 from fmnes_bench.coco.methods import NOMAD_DIMENSIONS, check_method
 from fmnes_bench.coco.problems import SUITES, Case, package
-from fmnes_bench.coco.runs import Job, Store, jobs_for, run_job
+from fmnes_bench.coco.runs import Job, jobs_for, open_store, run_job
 from fmnes_bench.trials import run_all
 
 METHODS = ",".join(name for name in ("afm-nes", "fm-nes", "cma-es") if name in OURS) + ",cma-ipop,cma-bipop"
@@ -73,11 +73,11 @@ def coco(
     if not jobs:
         raise ArgumentError(f"dimensions: found {dimensions!r}, wanted at most {NOMAD_DIMENSIONS} for nomad")
     folder = Path(out)
-    with closing(Store(folder)) as store:
+    with closing(open_store(folder)) as store:
         runs = run_all(
             functools.partial(run_job, data=folder / "data") if data else run_job,
             jobs,
-            store.runs,
+            store.trials,
             work=cost,
             keep=store.add,
             workers=workers,

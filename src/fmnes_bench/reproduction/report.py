@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fmnes.errors import MissingExtra
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import limit_reached
+from fmnes_bench.markdown import table
 from fmnes_bench.reproduction.cells import (
     MAX_EVALUATIONS,
     METHODS,
@@ -318,7 +319,7 @@ def markdown(title: str, sections: Sequence[Section], intro: str, figure: str | 
         parts += [f"## {name}", ""]
         if text:
             parts += [text, ""]
-        parts += [_line(head), _line(["---"] * len(head)), *(_line(row) for row in rows), ""]
+        parts += [*table(head, rows), ""]
     if figure:
         parts += ["## Figure 1: the shape on Rosenbrock", "", FIGURE_TEXT, "", f"![Figure 1]({figure})", ""]
     return "\n".join(parts)
@@ -330,7 +331,3 @@ FIGURE_TEXT = (
     "axis of FM-NES stands further above the second: the rank-one update stretches the distribution "
     "along the valley."
 )
-
-
-def _line(values: tuple[str, ...] | list[str]) -> str:
-    return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"

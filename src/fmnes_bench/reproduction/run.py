@@ -1,4 +1,4 @@
-"""`fmnes reproduce`: which trials are run, and their report."""
+"""`fmnes reproduce`: run the trials and write the report."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fmnes_bench.reproduction.cells import (
     sweep_cells,
 )
 from fmnes_bench.reproduction.report import page
-from fmnes_bench.reproduction.tables import Row, Store, summarise, write_results_csv
-from fmnes_bench.trials import run_all
+from fmnes_bench.reproduction.tables import Row, open_store, summarise, write_results_csv
+from fmnes_bench.trials import Store, run_all
 
 # -- The trials of a reproduction, those already kept included.
 
@@ -36,7 +36,7 @@ def expected_evaluations(cell: Cell) -> float:
 
 def run_trials(
     wanted: list[tuple[Cell, int]],
-    store: Store | None = None,
+    store: Store[tuple[Cell, int], Trial] | None = None,
     *,
     workers: int | None = None,
     progress: Callable[[float, float], None] | None = None,
@@ -87,7 +87,7 @@ def reproduce(
     rows = _rows(what, method)
     cells = _sweep(method) if what == "sweep" else list(dict.fromkeys(row.cell for row in rows))
     wanted = [(cell, number) for cell in cells for number in range(trials)]
-    with closing(Store(folder)) as store:
+    with closing(open_store(folder)) as store:
         done = run_trials(wanted, store, workers=workers, progress=progress) if wanted else []
     command = f"fmnes reproduce {what} --trials {trials}" + (f" --method {method}" if method else "")
     if what == "sweep":
@@ -135,7 +135,9 @@ def _sweep(method: str | None) -> list[Cell]:
     return [cell for cell in sweep_cells() if method in (None, cell.method)]
 
 
-def _write_sweep(folder: Path, command: str, trials: int, cells: list[Cell], store: Store) -> None:
+def _write_sweep(
+    folder: Path, command: str, trials: int, cells: list[Cell], store: Store[tuple[Cell, int], Trial]
+) -> None:
     summaries = summarise(store.trials[cell, number] for cell in cells for number in range(trials))
     chosen = {
         row.cell[:2]: row.cell.population_size for row in published() if row.table in ("table-2", "table-3")

@@ -20,10 +20,9 @@ from fmnes_bench.reproduction.cells import (
     Published,
     Trial,
 )
-from fmnes_bench.trials import Lines, open_folder, read_lines
+from fmnes_bench.trials import Store, open_folder, read_lines
 
-# -- Results on disk: one line per trial, appended as it finishes, so that an interrupted run can go on.
-
+# -- Storage: configuration.json and trials.csv with one line per trial.
 
 HEADER = "method,problem,population_size,trial,success,evaluations,best"
 CONFIGURATION = {
@@ -35,20 +34,10 @@ CONFIGURATION = {
 }
 
 
-class Store:
-    """The folder of a reproduction: configuration.json and trials.csv."""
-
-    def __init__(self, folder: Path) -> None:
-        open_folder(folder, CONFIGURATION)
-        self._lines = Lines(folder / "trials.csv", HEADER)
-        self.trials = {(t.cell, t.number): t for t in read_trials(folder / "trials.csv")}
-
-    def add(self, trial: Trial) -> None:
-        self.trials[trial.cell, trial.number] = trial
-        self._lines.add(_line(trial))
-
-    def close(self) -> None:
-        self._lines.close()
+def open_store(folder: Path) -> Store[tuple[Cell, int], Trial]:
+    open_folder(folder, CONFIGURATION)
+    path = folder / "trials.csv"
+    return Store(path, HEADER, read=lambda: read_trials(path), key=lambda t: (t.cell, t.number), line=_line)
 
 
 def read_trials(path: Path) -> list[Trial]:

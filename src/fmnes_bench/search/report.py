@@ -12,6 +12,7 @@ import numpy as np
 
 from fmnes.errors import MissingExtra
 from fmnes.strategies import DEFAULT_METHOD
+from fmnes_bench.markdown import table
 from fmnes_bench.search import suite
 from fmnes_bench.search.peers import DEFAULT, WITHOUT
 from fmnes_bench.search.suite import GROUPS
@@ -160,21 +161,21 @@ def page(trials: Sequence[Trial], figure: str | None) -> str:
         cells = summarise(to_target)
         if figure:
             parts += [f"![Ratios]({figure})", ""]
-        parts += ["## Summary", "", *_table(SUMMARY_HEAD, summary_rows(cells)), ""]
+        parts += ["## Summary", "", *table(SUMMARY_HEAD, summary_rows(cells)), ""]
         compared = beside_rows(cells)
         if compared:
             parts += ["## The default beside each of the others", "", BESIDE_TEXT, ""]
-            parts += [*_table(BESIDE_HEAD, compared), ""]
+            parts += [*table(BESIDE_HEAD, compared), ""]
         for group in GROUPS:
             rows = cell_rows(cells, group)
             if rows:
                 head = ("d", "problem", "runs", *methods_of(cells))
-                parts += [f"## {TITLES[group]}", "", TEXTS[group], "", *_table(head, rows), ""]
+                parts += [f"## {TITLES[group]}", "", TEXTS[group], "", *table(head, rows), ""]
     if ended:
-        parts += ["## Is success true?", "", HONESTY_TEXT, "", *_table(HONESTY_HEAD, honesty_rows(ended)), ""]
+        parts += ["## Is success true?", "", HONESTY_TEXT, "", *table(HONESTY_HEAD, honesty_rows(ended)), ""]
         beam = beam_rows(ended)
         if beam:
-            parts += [f"## {TITLES['beam']}, to the end", "", BEAM_TEXT, "", *_table(BEAM_HEAD, beam), ""]
+            parts += [f"## {TITLES['beam']}, to the end", "", BEAM_TEXT, "", *table(BEAM_HEAD, beam), ""]
     return "\n".join(parts)
 
 
@@ -315,11 +316,3 @@ def beam_rows(trials: Sequence[Trial]) -> list[list[str]]:
             shown = "never" if math.isinf(first) else f"{first:.0f}"
             rows.append([method, str(len(own)), shown, str(len(off)), str(sum(t.said for t in off))])
     return rows
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
-
-
-def _line(fields: Sequence[str]) -> str:
-    return "| " + " | ".join(fields) + " |"

@@ -1,4 +1,4 @@
-"""`search`: which runs are wanted, running them, and writing the page."""
+"""`fmnes bench search`: choose the runs, run them, and write the page."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes_bench.search import peers, suite
 from fmnes_bench.search.report import page
-from fmnes_bench.search.table import WHAT, Key, Store, run_trial, summarise
-from fmnes_bench.trials import run_all
+from fmnes_bench.search.table import WHAT, Key, Trial, open_store, run_trial, summarise
+from fmnes_bench.trials import Store, run_all
 
 DIMENSIONS = (2, 3, 5, 10, 20, 40)
 
@@ -62,7 +62,7 @@ def search(
         if peers.takes_part(method, d)
         for seed in range(first_seed, first_seed + seeds)
     ]
-    with closing(Store(folder, what)) as store:
+    with closing(open_store(folder, what)) as store:
         run_all(
             run_trial,
             wanted,
@@ -91,7 +91,7 @@ def _work(key: Key) -> float:
     return math.sqrt(key.d) ** 3 * (30 if key.method == "nomad" else 1)
 
 
-def _write(store: Store, path: Path) -> None:
+def _write(store: Store[Key, Trial], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     trials = [store.trials[key] for key in sorted(store.trials)]
     figure: Path | None = path.with_suffix(".svg")

@@ -6,7 +6,6 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +15,11 @@ import fmnes
 from fmnes_bench.search import peers, suite
 from fmnes_bench.search.peers import Objective
 from fmnes_bench.search.suite import GROUP_OF, GROUPS
-from fmnes_bench.trials import Lines, open_folder, read_lines
+from fmnes_bench.trials import Store, open_folder, read_lines, versions
 
-# -- One run: a method on a problem, and what came of it. Its key is all that is needed to repeat it.
+# -- One run of a method on a problem. Its key determines it.
 
-
-#: "evaluations": on to the target. "success": as a user calls it, without a target; is what it says true?
+#: "evaluations": run to the target. "success": run as a user does, without a target, and check `success`.
 WHAT = ("evaluations", "success")
 
 
@@ -69,27 +67,17 @@ def run_trial(what: str, problem: str, d: int, method: str, seed: int) -> Trial:
     )
 
 
-# -- The folder of the stand: configuration.json, and a CSV file for each question (evaluations, success).
-
+# -- The folder of the benchmark: configuration.json, and one CSV file for each of WHAT.
 
 HEADER = "problem,d,method,seed,first,evaluations,gap,said,stop"
 CONFIGURATION = {"format": "fmnes-search", "version": 1}
 
 
-class Store:
-    """All trials of the folder; those of `what` can be added to."""
-
-    def __init__(self, folder: Path, what: str) -> None:
-        open_folder(folder, CONFIGURATION, **_versions())
-        self._lines = Lines(folder / f"{what}.csv", HEADER)
-        self.trials = {trial.key: trial for trial in read_trials(folder)}
-
-    def add(self, trial: Trial) -> None:
-        self.trials[trial.key] = trial
-        self._lines.add(line(trial))
-
-    def close(self) -> None:
-        self._lines.close()
+def open_store(folder: Path, what: str) -> Store[Key, Trial]:
+    """All trials of the folder; new ones are those of `what`."""
+    open_folder(folder, CONFIGURATION, fmnes=fmnes.__version__, **versions("cma", "PyNomadBBO"))
+    path = folder / f"{what}.csv"
+    return Store(path, HEADER, read=lambda: read_trials(folder), key=lambda trial: trial.key, line=line)
 
 
 def read_trials(folder: Path) -> list[Trial]:
@@ -108,16 +96,6 @@ def line(t: Trial) -> str:
     # Three digits: the gap is judged by its magnitude, and the file is short enough to keep.
     key = ",".join(map(str, t.key[1:]))
     return f"{key},{t.first},{t.evaluations},{t.gap:.3g},{int(t.said)},{t.stop}"
-
-
-def _versions() -> dict[str, str]:
-    found = {"fmnes": fmnes.__version__}
-    for package in ("cma", "PyNomadBBO"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
 
 
 # -- From runs to numbers: evaluations per solved run, ratios to the references, wrong successes.
