@@ -1,4 +1,4 @@
-"""`fmnes demo`: design a lens, look on, and get a page with the lens before and after."""
+"""`fmnes demo`: design a lens and write a page with the lens before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NOMAD as all our comparisons call it: a failed evaluation is an error, and the seed decides the run."""
+"""NOMAD as all comparisons call it: a failed evaluation is an error, and the seed determines the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def optimize(
     seed: int,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """What PyNomad returns. A value that is not finite has failed; `fun` may not raise through the C++."""
+    """Run NOMAD and return its result. Non-finite values are failures; `fun` must not raise."""
     import PyNomad
 
     d = len(start)
@@ -35,17 +35,17 @@ def optimize(
     def ended(_: Any) -> bool:
         return stop()
 
-    small = seed % 10_000  # it draws as many numbers as the seed says before it begins
-    # SEED acts only where it differs from the one NOMAD holds: otherwise the run is that of its default seed.
+    small = seed % 10_000  # NOMAD draws `seed` numbers before it begins
+    # SEED has an effect only if it differs from the current one.
     PyNomad.setSeed(small + 1)
-    PyNomad.setCustomMegaIterEndCallback(ended)  # keeps no reference: `ended` has to live as long as the run
+    PyNomad.setCustomMegaIterEndCallback(ended)  # keeps no reference to `ended`
     parameters = [f"DIMENSION {d}", "BB_OUTPUT_TYPE OBJ", "DISPLAY_DEGREE 0", f"SEED {small}", *settings]
     found: dict[str, Any]
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         found = PyNomad.optimize(answer, start.tolist(), list(lower), list(upper), parameters)
     finally:
-        # NOMAD leaves a handler of its own, by which a later Ctrl-C ends the process or is lost.
+        # NOMAD leaves its own handler, with which a later Ctrl-C ends the process or is ignored.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)
     return found

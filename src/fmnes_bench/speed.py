@@ -26,7 +26,7 @@ from fmnes.strategies import METHODS
 from fmnes.strategies.fm_nes_state import constants
 from fmnes_bench.markdown import table_row
 
-# -- Every optimizer that is timed, ours and the peers', behind the same two calls.
+# -- The timed optimizers, those of fmnes and the peers, behind the same two calls.
 #
 #     ask()        -> points (λ, d)
 #     tell(x, f)   -> None
@@ -119,7 +119,7 @@ LINEAR: dict[str, Maker] = {
 
 
 def installed(makers: dict[str, Maker]) -> dict[str, Maker]:
-    """Those that can be made here: a peer may be missing, or lack a library of its own."""
+    """Those that work here: a peer, or a library it needs, may be missing."""
     found = {}
     for name, make in makers.items():
         with contextlib.suppress(ImportError):
@@ -130,10 +130,8 @@ def installed(makers: dict[str, Maker]) -> dict[str, Maker]:
 
 # -- Overhead per evaluation: what an optimizer costs besides the objective.
 #
-# Contestants take turns in short rounds within one run, so that a busy moment of the machine hits all of
-# them,
-# and each one's fastest round counts. A round of FM-NES covers three refresh periods at least, from one
-# decomposition to the next.
+# Contestants take turns in short rounds, so that a busy moment of the machine affects all of them, and the
+# fastest round of each counts. A round of FM-NES covers at least three refresh periods.
 
 
 class Timing(NamedTuple):
@@ -213,7 +211,7 @@ def compare(
 
 FAILING = (0.0, 0.3)
 Ratios = dict[str, tuple[str, str, tuple[str, ...]]]
-#: The column's name in speed.json and its title: the cost of ours beside that of the best of these.
+#: By the name in speed.json: the title, the method of fmnes, and the peers; the fastest one counts.
 FULL_RATIOS: Ratios = {
     "default_ratio_python": ("afm-nes / best Python", "afm-nes", ("cma", "cmaes")),
     "ratio_python": ("fm-nes / best Python", "fm-nes", ("cma", "cmaes")),
@@ -230,7 +228,7 @@ def in_one_thread(arguments: list[str]) -> int:
 
 
 def floor_seconds(d: int, population_size: int, repeats: int = 20) -> float:
-    """What no full matrix can do without: the draws, z ↦ B z, one update of B by λ/2 directions."""
+    """The least cost with a full matrix: the draws, z ↦ B z, one update of B by λ/2 directions."""
     rng = np.random.default_rng(0)
     n = population_size // 2
     B, small = np.eye(d), np.eye(n)

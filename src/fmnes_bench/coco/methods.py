@@ -1,4 +1,4 @@
-"""Who searches, ours and the peers, behind one call: `method(fun, start, max_evaluations, seed)`.
+"""The methods of fmnes and the peers behind one call: `method(fun, start, max_evaluations, seed)`.
 
 `fun` takes a point and returns a number, or NaN for a failed evaluation; it raises `Finished` when the run is
 over. A method may return earlier. All restart with twice the points when they have converged.
@@ -48,7 +48,7 @@ def ours(
 def cma(fun: Recorder, start: Start, max_evaluations: int, seed: int, *, bipop: bool) -> None:
     """`cma` with its own restarts and its own handling of bounds and integers.
 
-    A failure is told as +inf: with NaN, which it draws again, it reaches half as much.
+    A failed evaluation is +inf: NaN points are sampled again, which halves the targets reached.
     """
     package = _import("cma")
     options = {
@@ -93,7 +93,7 @@ def cmawm(fun: Recorder, start: Start, max_evaluations: int, seed: int) -> None:
 
 
 def nomad(fun: Recorder, start: Start, max_evaluations: int, seed: int) -> None:
-    """NOMAD, which knows failed evaluations; again with other directions when its mesh has closed."""
+    """NOMAD, restarted with another seed when its mesh has converged."""
     _import("PyNomad")
 
     def value(x: NDArray[np.float64]) -> float:
@@ -129,7 +129,7 @@ NOMAD_DIMENSIONS, NOMAD_BUDGET = 10, 500
 
 
 def method_named(name: str) -> Method:
-    """One of ours, by its name in `minimize` and with BIPOP by that name and "-bipop", or a peer."""
+    """A method of `minimize` by name, with "-bipop" appended for BIPOP restarts, or a peer."""
     if name in PEERS:
         return PEERS[name]
     plain = name.removesuffix("-bipop")
@@ -142,7 +142,7 @@ def method_named(name: str) -> Method:
 
 
 def check_method(name: str, suite: str) -> None:
-    """Try it on one evaluation: what is missing or impossible on this suite is said before anything runs."""
+    """Try one evaluation, so that a missing package or an unsupported suite is reported before any run."""
     d, mixed = 4, suite == "bbob-mixint"
     start = Start(
         np.ones(d), np.ones(d), np.full(d, -5.0), np.full(d, 5.0), mixed, np.arange(d) < (2 if mixed else 0)

@@ -14,20 +14,16 @@ from numpy.typing import NDArray
 
 from fmnes.errors import MissingExtra
 
-# -- What is measured: when each of 51 targets was first reached, and the area under the curve that gives.
+# -- Runtimes: the evaluation at which each of 51 targets was first reached, and the area under their curve.
 #
-# A target is a distance to the optimal value, f − f_opt ≤ 10^2 … 10^-8, five to a decade. A run is the list
-# of
-# the evaluations at which they were reached, the easiest first; a failed evaluation counts like any other.
-# The runtime curve is the share of pairs of problem and target that were reached within so many
-# evaluations.
-
+# A target is a distance to the optimal value, f − f_opt ≤ 10^2 … 10^-8, five per decade. Failed evaluations
+# count. The runtime curve is the share of (problem, target) pairs reached within a number of evaluations.
 
 TARGETS: tuple[float, ...] = tuple(10 ** (2 - i / 5) for i in range(51))
 
 
 class Finished(Exception):
-    """The last target is reached, or the budget spent: whoever is searching has to stop, all in one way."""
+    """Raised to end a search: the last target is reached or the budget is spent."""
 
 
 class Recorder:
@@ -138,7 +134,7 @@ class Case(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What a method is told before its first evaluation: the same for all of them."""
+    """What every method knows before its first evaluation."""
 
     x0: NDArray[np.float64]
     sigma0: NDArray[np.float64]
@@ -155,13 +151,13 @@ def package() -> Any:
         import cocoex
     except ImportError:
         raise MissingExtra("COCO", "coco") from None
-    cocoex.log_level("warning")  # it tells where its data go, on standard output
+    cocoex.log_level("warning")  # otherwise it prints the folder of its data
     return cocoex
 
 
 @contextlib.contextmanager
 def opened(case: Case, observer: Any = None) -> Iterator[Any]:
-    """COCO's own problem object. It is used up by one run: it counts evaluations."""
+    """COCO's problem object, which serves one run because it counts evaluations."""
     instances = f"instances: {case.instance}"
     chosen = f"dimensions: {case.dimension} function_indices: {case.function}"
     suite = package().Suite(case.suite, instances, chosen)  # it must live as long as its problem
@@ -173,9 +169,9 @@ def opened(case: Case, observer: Any = None) -> Iterator[Any]:
 
 
 def evaluate(problem: Any, x: NDArray[np.float64]) -> float:
-    """The value, or NaN where a constraint is violated: which one, and by how much, is not told.
+    """The value, or NaN if a constraint is violated.
 
-    f is evaluated there too, so that COCO counts an evaluation of ours as one.
+    f is evaluated in both cases, so that COCO counts each call as one evaluation.
     """
     failed = problem.number_of_constraints and (problem.constraint(x) > 0).any()
     value = float(problem(x))
@@ -183,10 +179,10 @@ def evaluate(problem: Any, x: NDArray[np.float64]) -> float:
 
 
 def optimal_value(case: Case) -> float:
-    """f_opt as COCO has it: the value at the optimum that the problem was built around.
+    """f_opt: the value at the optimum that COCO built the problem around.
 
-    COCO tells the place for every suite but the value for `bbob` only. A problem that was asked for it may
-    not be searched any more, so this opens one of its own.
+    COCO gives the point for every suite, but the value only for `bbob`. Asking makes a problem unusable for a
+    search, so this opens a separate one.
     """
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), opened(case) as problem:
         problem._best_parameter("print")
@@ -204,7 +200,7 @@ def start_of(case: Case, problem: Any) -> Start:
 
 
 def seed_for(*name: str | int) -> int:
-    """A number for anything that has a name, such as a problem: its own stream of random numbers."""
+    """The seed that belongs to a name, such as that of a problem."""
     return zlib.crc32("/".join(map(str, name)).encode())
 
 

@@ -16,7 +16,7 @@ from fmnes_bench.coco.problems import SUITES, TARGETS, Case, area
 from fmnes_bench.coco.runs import Run
 from fmnes_bench.markdown import table
 
-# -- The runtime curves of one suite, a panel a dimension. Without matplotlib there is no plot.
+# -- The runtime curves of one suite, one panel per dimension. Skipped without matplotlib.
 
 
 def curve(runs: Sequence[Run], budget: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -64,7 +64,7 @@ def draw(runs: Sequence[Run], path: Path) -> None:
     pyplot.close(figure)
 
 
-# -- The tables: areas by dimension and by group of functions, and how far ours are from the best peer.
+# -- Tables: areas by dimension and by group of functions, and differences from the best peer.
 
 
 Areas = dict[str, dict[Case, float]]

@@ -30,7 +30,7 @@ from fmnes_bench.trials import Store, open_folder, read_lines, versions
 
 
 class Job(NamedTuple):
-    """What is to be run, and the name of what came of it."""
+    """One run to make; the key of its result."""
 
     case: Case
     method: str

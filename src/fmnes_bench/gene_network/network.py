@@ -81,7 +81,7 @@ def courses(
     """Concentrations at these times, (t, s, k), from initial states (s, k) at the first of them.
 
     limit: how many right-hand sides it may take, all states together. tolerance: of a step, relative.
-    Raises `fmnes.Infeasible` with its reason where there is no such course.
+    Raises `fmnes.Infeasible` with the reason if the integration fails.
     """
     odeint, failed = _scipy()
     states, k = initial.shape

@@ -19,7 +19,7 @@ from fmnes_bench.lens.specification import Specification
 
 Codes = NDArray[np.int64]
 
-#: Why there is no spot; the numbers are those of the surface and of the one behind it, from 1.
+#: Why a lens has no spot; the numbers are those of the surface and the next one, from 1.
 REASONS = (
     "",
     "the focal length does not exist: the light crosses the axis before the last surface",
@@ -35,17 +35,17 @@ GOOD, NO_FOCAL_LENGTH, NO_PUPIL, MISSED, REFLECTED, NEGATIVE, NEGATIVE_EDGE, THI
 
 
 class Quality(NamedTuple):
-    """Of n lenses; NaN where there is none."""
+    """Of n lenses; NaN for a lens without a spot."""
 
     spot: Floats  # (n,), µm: root mean square distance from the middle of the spot, over all fields
     spots: Floats  # (n, f), µm: of each field
     focus: Floats  # (n,), mm from the last vertex to the image
     code: Codes  # (n,): a position in REASONS
-    surface: Codes  # (n,): where, from 1; 0 if it is no surface's doing
+    surface: Codes  # (n,): the surface at fault, from 1, or 0
     lenses: Lenses  # with their last curvatures
 
     def reason(self, lens: int) -> str:
-        """Why there is no spot; nothing if there is one."""
+        """Why the lens has no spot; empty if it has one."""
         surface = int(self.surface[lens])
         return REASONS[self.code[lens]].format(surface, surface + 1)
 

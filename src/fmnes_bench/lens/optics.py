@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fmnes_bench.lens.specification import Specification
 
-# -- Rays through spherical surfaces, one surface after another, for many lenses at once.
+# -- Ray tracing through spherical surfaces, for many lenses at once.
 #
 #     n, s, w, r      lenses, surfaces, wavelengths, rays of one wavelength
 #     c               curvature of a surface, 1/mm: positive with its centre behind it, 0 for a plane
@@ -21,8 +21,7 @@ from fmnes_bench.lens.specification import Specification
 #     I, I'           angle of incidence and of refraction
 #
 # A surface is c (x² + y² + z²) = 2z, its normal (−cx, −cy, 1 − cz). The formulas are Welford's (Aberrations
-# of
-# Optical Systems, 1986, chapter 4): exact, and as good for a plane as for a sphere.
+# of Optical Systems, 1986, chapter 4): exact, and valid for planes and spheres.
 
 
 Floats = NDArray[np.float64]
@@ -78,7 +77,7 @@ def trace(lenses: Lenses, rays: Rays) -> Iterator[Passage]:
             cos_i = np.sqrt(g * g - c * f)
             along = f / (g + cos_i)
             x, y, z = x + along * k, y + along * l, along * m
-            # The far half of a sphere is no surface of a lens, nor is what a ray meets on its way back.
+            # The far half of a sphere does not count, nor does an intersection on the way back.
             missed = ~((cos_i >= 0) & (c * z < 1) & (m > 0))
             cos_r = np.sqrt(1 - ratio * ratio * (1 - cos_i * cos_i))
             bend = cos_r - ratio * cos_i
@@ -96,7 +95,7 @@ def trace(lenses: Lenses, rays: Rays) -> Iterator[Passage]:
 
 
 class Paraxial(NamedTuple):
-    """Each field is (n,); not finite where there is no such lens."""
+    """Each field is (n,); not finite for an impossible lens."""
 
     last_curvature: Floats  # 1/mm, which gives the lens its focal length
     back_focus: Floats  # mm from the last vertex
@@ -127,7 +126,7 @@ def solve(
         return Paraxial(curvature, y[:, 0] * focal_length, pupil)
 
 
-# -- The rays of which a spot is made: through which points of the entrance pupil they go, and from where.
+# -- The rays that form a spot: their points in the entrance pupil and their directions.
 
 
 #: Rings and arms of rays in half of the pupil, the other half being its mirror image.
@@ -135,7 +134,7 @@ RINGS, ARMS = 4, 4
 
 
 class Pupil(NamedTuple):
-    """Rays through the pupil, of which the one with x > 0 stands for its mirror image as well; each (p,)."""
+    """Rays through the pupil, each (p,); a ray with x > 0 also represents its mirror image."""
 
     x: Floats  # as parts of its radius
     y: Floats

@@ -14,7 +14,7 @@ from fmnes_bench.lens.merit import Quality, quality
 from fmnes_bench.lens.optics import Floats
 from fmnes_bench.lens.specification import AIR, Specification
 
-# -- One lens, as people see it.
+# -- One lens as a table.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,15 +76,11 @@ class Lens:
         return "\n".join(rows)
 
 
-# -- Kinds of lenses in the user's words: their surfaces and glasses, where to look, and a design that is
-# known.
+# -- Forms of lenses: their surfaces, glasses, ranges and a known design.
 #
-# Surfaces are numbered from 1, the stop among them if it is one of its own. `c3` is the curvature of
-# surface 3
-# in 1/mm, `t3` the thickness of the glass behind it and `a4` that of the air behind surface 4, both in mm;
-# `g3`
-# is the glass behind surface 3, as its position in the catalogue. The last curvature is not among them: it
-# gives the lens its focal length.
+# Surfaces are numbered from 1, including a separate stop. `c3` is the curvature of surface 3 in 1/mm, `t3`
+# the thickness of the glass behind it and `a4` that of the air behind surface 4, both in mm; `g3` is the
+# glass behind surface 3, as its position in the catalogue. The last curvature follows from the focal length.
 
 
 @dataclass(frozen=True)
@@ -174,11 +170,10 @@ DOUBLE_GAUSS = Form(
 
 
 def parameters(form: Form, focal_length: float, glasses: bool) -> dict[str, Parameter]:
-    """Where to look: the ranges of the form, larger for a larger lens. A search starts in the middle of them,
-    which is no more than a sketch of a triplet, and of a double Gauss not even that but flat plates, of which
-    only the last surface makes an image.
+    """The ranges of the form, scaled by the focal length. A search starts in their middle: a rough triplet,
+    or for a double Gauss flat plates in which only the last surface forms an image.
 
-    glasses: look among those of the catalogue as well; it starts from the form's own.
+    glasses: also search the glasses of the catalogue, starting from those of the form.
     """
     scale = focal_length / form.wanted.focal_length
     found: dict[str, Parameter] = {}

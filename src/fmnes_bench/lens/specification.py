@@ -15,9 +15,7 @@ from fmnes.errors import ArgumentError
 #
 #     n² = 1 + Σ_i B_i λ² / (λ² − C_i),  λ in µm, relative to air
 #
-# The coefficients are those that SCHOTT publishes (its Zemax catalogue of 2017-01-20, as
-# refractiveindex.info
-# has it, in the public domain).
+# The coefficients are those of SCHOTT's Zemax catalogue of 2017-01-20 (refractiveindex.info, public domain).
 
 
 Floats = NDArray[np.float64]

@@ -18,8 +18,7 @@ from fmnes.search.ranking import rank
 from fmnes.search.stopping import limit_reached
 from fmnes.strategies import CMAES, DXNESIC, FMNES, XNES, Resampling, Strategy
 
-# -- What is run. A cell is a method on a problem with a population size; its numbers are in
-# published.toml.
+# -- Cells: a method on a problem with a population size. The published numbers are in published.toml.
 
 
 DIMENSION = 40
@@ -105,8 +104,7 @@ def check_method(method: str | None) -> None:
 
 # -- One trial: evaluations until the first value below the target, as the paper counts them.
 #
-# A trial has its own stream of random numbers, named by its cell and number, so that any can be repeated
-# alone.
+# The random numbers of a trial depend on its cell and number only, so that each can be repeated alone.
 
 
 #: Most points drawn at once while resampling.
@@ -154,10 +152,10 @@ def _plain(method: Strategy, problem: Problem, population_size: int, seed: int) 
 
 
 def _resampled(strategy: Strategy, problem: Problem, population_size: int, seed: int) -> tuple[int, float]:
-    """Solutions are drawn until λ feasible ones are there; every draw is an evaluation.
+    """Draw until λ points are feasible; every draw is an evaluation.
 
-    What `fmnes.Resampling` does point by point is done here in blocks, because some methods of the paper draw
-    a million points of which nearly all fail. Draws beyond the last one needed are neither counted nor used.
+    This is `fmnes.Resampling` in blocks, because nearly all of a million points fail with some methods of the
+    paper. Draws beyond the last one needed are neither counted nor used.
     """
     d, rng = problem.d, np.random.default_rng(seed)
     state = strategy.init(problem.x0, np.float64(problem.sigma0), rng.standard_normal(d))

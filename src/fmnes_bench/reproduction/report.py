@@ -162,7 +162,7 @@ def draw(folder: Path) -> list[Path]:
     return paths
 
 
-# -- The report: its tables and words, as Markdown. `page.py` makes an HTML page of the same.
+# -- The report as Markdown; `page` makes an HTML page of the same sections.
 
 
 TITLES = {
@@ -215,7 +215,7 @@ def as_printed(mean: float | None, sd: float | None) -> str:
 
 
 def _decimals(value: float, digits: int) -> int:
-    """How many stand behind the point where a value is written in thousands with so many digits."""
+    """The number of decimals of a value in thousands with this number of significant digits."""
     return max(0, digits - 1 - math.floor(math.log10(value / 1000)))
 
 

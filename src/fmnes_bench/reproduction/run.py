@@ -23,11 +23,11 @@ from fmnes_bench.reproduction.report import page
 from fmnes_bench.reproduction.tables import Row, open_store, summarise, write_results_csv
 from fmnes_bench.trials import Store, run_all
 
-# -- The trials of a reproduction, those already kept included.
+# -- The trials of a reproduction, including those already stored.
 
 
 def expected_evaluations(cell: Cell) -> float:
-    """How much work a trial is, for the order and for the time left."""
+    """The approximate cost of a trial, for scheduling and progress."""
     for row in published():
         if row.cell == cell:
             return row.mean or MAX_EVALUATIONS
@@ -56,7 +56,7 @@ def run_trials(
     )
 
 
-# -- `reproduce`: which trials to run, running them, and writing the report.
+# -- `reproduce`: select and run trials, write the report.
 
 
 TABLES = ("table-2", "table-3", "table-4", "corrections")

@@ -55,8 +55,7 @@ def _line(t: Trial) -> str:
     return f"{','.join(map(str, t.cell))},{t.number},{int(t.success)},{t.evaluations},{t.best.hex()}"
 
 
-# -- From trials to the paper's figures: successes, mean and standard deviation, beside the published
-# ones.
+# -- Successes, mean and standard deviation, compared with the published ones.
 
 
 #: The difference of means that is always allowed.

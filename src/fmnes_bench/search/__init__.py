@@ -1,4 +1,4 @@
-"""The search itself beside the peers, on problems that fail as users' problems do: `fmnes bench search`."""
+"""The search compared with peers, on problems with realistic failures: `fmnes bench search`."""
 
 from fmnes_bench.search.run import search
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fmnes import problems
 from fmnes.problems.problem import random_rotation
 
-# -- What a problem of the stand is.
+# -- A problem of the benchmark.
 
 
 Array = NDArray[np.float64]
@@ -46,9 +46,9 @@ class Problem:
     gap: float = 1e-9
     bounds: tuple[Array, Array] | None = field(default=None, repr=False)
     told: Told | None = field(default=None, repr=False)
-    """What a search is told in place of `fun`, where chance has a part in it."""
+    """The noisy or randomly failing objective that a search gets in place of `fun`."""
     at_mean: bool = False
-    """A told value is no proof: the mean of the search distribution is judged, by `fun`."""
+    """Judge the mean of the search distribution by `fun`, because values are noisy."""
     max_evaluations: int = 0
     """0: as many as is `generous`."""
 
@@ -65,8 +65,7 @@ class Problem:
         return float(self.fun(x[None])[0]) - self.minimum
 
 
-# -- Quadratics whose minimum is held by constraints, written around that minimum so that no digits are
-# lost.
+# -- Quadratics with active constraints, written around the minimum to avoid cancellation.
 #
 # y   x − x*, x* the optimum
 # H   Hessian, (d, d)
@@ -107,7 +106,7 @@ def active_ellipsoid(name: str, d: int, active: int, seed: list[int]) -> Problem
 
 
 def in_box(name: str, d: int, rotated: bool, seed: list[int]) -> Problem:
-    """The unit box, and a centre of which about half of the coordinates lie outside."""
+    """The unit box, with a centre that has about half of its coordinates outside."""
     rng = np.random.default_rng(seed)
     centre = rng.uniform(-0.5, 1.5, d)
     curvatures = rng.permutation(geometric(CONDITION if rotated else SEPARABLE_CONDITION, d))

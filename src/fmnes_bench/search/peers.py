@@ -16,8 +16,7 @@ from fmnes.strategies.fm_nes import DEPARTURES
 from fmnes_bench.nomad import optimize
 from fmnes_bench.search.functions import Array, Problem
 
-# -- The problem as a search meets it: every evaluation is counted, and the first that is good enough
-# noted.
+# -- The objective of a search: counts evaluations and records the first one within the gap.
 
 
 class Objective:
@@ -46,7 +45,7 @@ class Objective:
         return values
 
     def judge(self, mean: Array) -> bool:
-        """Where chance decides what is told: is the mean good enough by now?"""
+        """For noisy problems: whether the mean is within the gap by now."""
         problem = self._problem
         if problem.at_mean and not self.met and problem.gap_at(mean) <= problem.gap:
             self.first = self.evaluations
@@ -57,17 +56,15 @@ class Objective:
         return self.judge(view.mean)
 
 
-# -- Who searches: our methods through `minimize`, and the peers as their documentation shows.
+# -- The methods: those of fmnes through `minimize`, and the peers as their documentation shows.
 #
-# Each is a function of (problem, objective, seed, to_target) that calls the objective with batches (n, d),
-# and
-# says how it ended. Each has its own default λ. With `to_target` it goes on until the objective has met the
-# target, and gives up only where floating point ends; without, it stops by its own default tolerances.
-
+# Each is a function of (problem, objective, seed, to_target) that calls the objective with batches (n, d) and
+# uses its own default λ. With `to_target` it runs until the target or the limits of floating point; without,
+# until its own default tolerances.
 
 #: Adaptive FM-NES with one of its departures from the paper taken back: afm-nes/selection.
 WITHOUT = "afm-nes/"
-#: A method of ours that says success as soon as it has converged, without the second look.
+#: Suffix of a method without the second look: converged is success.
 ONCE = "-once"
 #: NOMAD fits models to its points, which takes far longer: few parameters, so many evaluations × d, and a
 #: time that only a run which hangs needs.
@@ -76,14 +73,14 @@ NOMAD_DIMENSION, NOMAD_EVALUATIONS, NOMAD_SECONDS = 10, 500, 1800
 
 class RunEnd(NamedTuple):
     x: Array | None
-    """The answer: the best point, or the mean where told values are noisy."""
+    """The answer: the best point, or the mean if values are noisy."""
     said: bool
-    """Does it claim to have found the minimum?"""
+    """Whether the method reports success."""
     stop: str
 
 
 def settle(method: str) -> Any:
-    """What `minimize` takes for a method of ours: its name, or the settings of `afm-nes/...`."""
+    """The `method=` of `minimize`: a name, or the settings for `afm-nes/...`."""
     if method.startswith(WITHOUT):
         settings: dict[str, Any] = {method.removeprefix(WITHOUT): "published"}
         return fmnes.AFMNES(**settings)
@@ -112,7 +109,7 @@ CONVERGED = ("tolx", "tolfun", "tolfunhist", "tolfunrel")
 
 
 def cma(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> RunEnd:
-    """`cma`, with its transformation where there are bounds. A failed evaluation is told as +inf."""
+    """`cma`, with its transformation for bounds. A failed evaluation is +inf."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it warns that matplotlib is missing, and of many small things
         import cma as package
@@ -144,7 +141,7 @@ def cma(method: str, problem: Problem, objective: Objective, seed: int, to_targe
 
 
 def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> RunEnd:
-    """NOMAD 4, its first frame as wide as our first steps."""
+    """NOMAD 4 with an initial frame as wide as the first steps of fmnes."""
     d = problem.d
 
     def value(x: Array) -> float:

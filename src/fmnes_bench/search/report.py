@@ -29,7 +29,7 @@ from fmnes_bench.search.table import (
     summary,
 )
 
-# -- One picture: for each method the ratio to the better reference, problem by problem and d by d.
+# -- The figure: for each method the ratio to the better reference, by problem and d.
 
 
 #: Colours are full at this ratio and at its inverse.
@@ -87,7 +87,7 @@ def _mark(cell: Cell, r: float) -> str:
     return f"{r:.{2 if r < 1 else 1 if r < 10 else 0}f}{star}"
 
 
-# -- The page: a summary, a table for each group of problems, and whether what is said at the end is true.
+# -- The page: a summary, a table for each group of problems, and the correctness of `success`.
 
 
 TITLES = {

@@ -1,4 +1,4 @@
-"""Every problem of the stand, by its name."""
+"""The problems of the benchmark by name."""
 
 from __future__ import annotations
 

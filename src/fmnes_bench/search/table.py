@@ -169,7 +169,7 @@ class Summary(NamedTuple):
     runs: int
     solved: int
     least: str
-    """The problem of which the smallest share is solved."""
+    """The problem with the smallest solved share."""
     least_share: float
 
 
@@ -225,7 +225,7 @@ def beside(cells: Cells, group: str, d: int, method: str, other: str) -> Beside 
 
 
 class Honesty(NamedTuple):
-    """What a method says at the end of runs without a target, and what is true."""
+    """How often a method reports success in runs without a target, and how often it is right."""
 
     runs: int
     near: int
