@@ -212,10 +212,27 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 # -- in the user's words ------------------------------------------------------------------------------------
 
 
+#: The settings of a run in `config.json`.
+SETTINGS: dict[str, Any] = {
+    "max_evaluations": 10,
+    "max_seconds": None,
+    "workers": 1,
+    "vectorized": False,
+    "timeout": None,
+    "retries": 2,
+    "on_error": "infeasible",
+    "restarts": 0,
+    "target": None,
+    "restart_from": "start",
+    "second_look": True,
+    "evaluate_start": True,
+}
+
+
 def config(**objective: Any) -> dict[str, Any]:
     function = {"kind": "function", "name": "f", "module": "m"}
     return {
-        "settings": {"max_evaluations": 10},
+        "settings": SETTINGS,
         "objective": objective or function,
         "search": {},
         "versions": {},

@@ -23,6 +23,7 @@ from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log_reader import Batch, Tally
 from tests.rows import through
+from tests.test_reading import SETTINGS
 
 SPACE = Space({"width": Real(0.1, 10, log=True), "a,b": Real(0, 1)})
 NASTY = 'first "line"\nsecond\r\nthird\r, 4\x00 =1+1 σ'
@@ -302,7 +303,7 @@ def export(*words: Any, code: str = "", **environment: str) -> subprocess.Comple
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
     config = {
-        "settings": {},
+        "settings": SETTINGS,
         "objective": {"kind": "function", "name": "f"},
         "parameters": SPACE.as_json(),
         "search": {},

@@ -269,10 +269,12 @@ def bits(value: Any) -> Any:
     return [str(array.dtype), list(array.shape), array.tobytes().hex()]
 
 
-def portrait(result: fmnes.Result, opt: Any) -> dict[str, Any]:
-    """All that a run comes to, but for the seconds, as JSON data. The whole optimizer is in `state`."""
-    metadata, arrays = opt.dump()
-    return {
+def portrait(result: fmnes.Result, opt: Any = None) -> dict[str, Any]:
+    """The outcome of a run without timings, as JSON data, with the state of the optimizer if there is one.
+
+    A finished run is read, not replayed: then there is none.
+    """
+    found = {
         "x": bits(result.x),
         "fun": bits(result.fun),
         "nfev": result.nfev,
@@ -285,6 +287,12 @@ def portrait(result: fmnes.Result, opt: Any) -> dict[str, Any]:
         "x_mean": bits(result.x_mean),
         "failures": [[f.reason, f.count, f.detail, *map(bits, f.x)] for f in result.failures],
         "history": {name: bits(column) for name, column in result.history.items() if name != "seconds"},
+    }
+    if opt is None:
+        return found
+    metadata, arrays = opt.dump()
+    return {
+        **found,
         "mean": bits(opt.mean),
         "sigma": bits(opt.sigma),
         "covariance": bits(opt.covariance),
@@ -293,6 +301,9 @@ def portrait(result: fmnes.Result, opt: Any) -> dict[str, Any]:
 
 
 def differences(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
+    """The names of what differs; the optimizers are compared if both portraits have one."""
+    if ("state" in a) != ("state" in b):
+        return [name for name in a.keys() & b.keys() if a[name] != b[name]]
     return [name for name in a if a[name] != b.get(name)] + [name for name in b if name not in a]
 
 

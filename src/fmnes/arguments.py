@@ -416,3 +416,10 @@ def option_alias(name: str, known: Container[str]) -> str:
         if name in others and ours in known:
             return wanted
     return ""
+
+
+def check_choice(argument: str, found: object, wanted: Sequence[str]) -> None:
+    if not isinstance(found, str) or found not in wanted:
+        listed = ", ".join(repr(w) for w in wanted)
+        hint = nearest(found, wanted) if isinstance(found, str) else ""
+        raise ArgumentError(f"{argument}: found {shown(found)}, wanted one of {listed}{hint}")

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import is_number, shown
 from fmnes.bounds import Bounds, first_step
-from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
+from fmnes.errors import ArgumentError, nearest
 from fmnes.parameters import (
     CATEGORIES,
     Integer,
     Parameter,
-    Real,
     grid_bounds,
     is_log,
     read_parameter,
@@ -281,41 +280,3 @@ def _column(p: Parameter, d: int) -> tuple[float, float, float, float, float]:
     start = lower / 2 + upper / 2 if middle is None else _inside(p, middle)
     sigma = first_step(lower, upper, d) if p.sigma is None else _inside(p, p.sigma)
     return min(max(start, lower), upper), sigma, lower, upper, width_of(p)
-
-
-# -- The user's words for the points of a run, as its directory remembers them.
-
-
-_ANY = Real(start=1.0, sigma=2.0)
-
-
-def named_space_from_config(config: dict[str, Any]) -> Space | None:
-    """The named parameters of a run, None with arrays; raise ArgumentError if they are unusable."""
-    return Space.from_json(config["parameters"]) if "parameters" in config else None
-
-
-def space_from_config(config: dict[str, Any], d: int) -> Space:
-    """What tells points of d coordinates in the user's names and units.
-
-    Of arrays, the coordinates have the names that a Command gave them, or x0, x1, …
-    """
-    try:
-        space = named_space_from_config(config)
-        if space is None:
-            # For the translation only: nothing says where it started.
-            space = make_space([(name, _ANY) for name in _command_names(config) or _coordinates(d)])
-    except (FmnesError, TypeError) as error:
-        raise RunError(f"found an unusable configuration ({error})") from None
-    if len(space.names) != d:
-        raise RunError(f"found {len(space.names)} parameters for points of {d} coordinates")
-    return space
-
-
-def _coordinates(d: int) -> list[str]:
-    return [f"x{i}" for i in range(d)]
-
-
-def _command_names(config: dict[str, Any]) -> list[str]:
-    objective = config.get("objective")
-    found = objective.get("names") if isinstance(objective, dict) else None
-    return [str(word) for word in found or ()]

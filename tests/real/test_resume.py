@@ -6,6 +6,7 @@ and get real signals (`tests/torture.py`).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
@@ -28,7 +29,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, RunError, StopReason, minimize, resume
-from fmnes.run import session, snapshots
+from fmnes.run import snapshots, stored_result
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage import rows
 from fmnes.storage.directory import RunDirectory
@@ -440,8 +441,94 @@ def test_a_finished_run_is_taken_up_at_its_last_snapshot(
     first = whole(square, [1.0] * 5, 1.0, run_dir=tmp_path / "run", **settings)
     assert len(updates) > 100
     updates.clear()
+    (tmp_path / "run" / "result.npz").unlink()  # otherwise the result is read and nothing is replayed
     assert differences(go_on(tmp_path / "run"), first) == []
     assert len(updates) <= 2
+
+
+PARAMETERS = {
+    "width": fmnes.Real(0.1, 10, log=True),
+    "layers": fmnes.Integer(1, 12),
+    "angle": fmnes.Real(-1, 1),
+}
+
+
+def by_name(p: Any) -> Any:
+    if p["angle"] > 0.5:
+        raise fmnes.Infeasible("too steep")
+    return (p["width"] - 2) ** 2 + p["layers"] + p["angle"] ** 2, {"mass": p["width"] * p["layers"]}
+
+
+FINISHED: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "arrays": (bumpy, [1.0, 0.5], {"sigma0": 1.0, "max_evaluations": 77}),
+    "a target after a restart": (square, [3.0, 1.0], {"sigma0": 1.0, "target": 1e-3, "restarts": 1}),
+    "confirmation searches": (bumpy, [0.9, 0.5], {"sigma0": 0.3}),
+    "named parameters": (by_name, PARAMETERS, {"max_evaluations": 90}),
+    "no value": (Interrupted(*range(1, 9999), what=fmnes.Infeasible), [0.9, 0.5], {"sigma0": 0.3}),
+    "no covariance": (square, [1.0] * 301, {"sigma0": 1.0, "max_evaluations": 50}),
+}
+
+
+def files(run: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(p.relative_to(run)): (p.stat().st_mtime_ns, p.read_bytes()) for p in run.rglob("*") if p.is_file()
+    }
+
+
+def fields_of(result: fmnes.Result) -> dict[str, Any]:
+    """All of it, the types and the timings of the history included."""
+    table = result.evaluations
+    columns = {} if table is None else {name: table[name].tolist() for name in table.columns}
+    plain = {f.name: getattr(result, f.name) for f in dataclasses.fields(result) if f.name != "evaluations"}
+    failures = [
+        [f.reason, f.count, f.detail, f.x.dtype.str, f.x.shape, f.x.tobytes()] for f in result.failures
+    ]
+    history = {name: (column.dtype.str, column.tolist()) for name, column in result.history.items()}
+    return json.loads(repr_json({**plain, "failures": failures, "history": history, "evaluations": columns}))
+
+
+def repr_json(data: Any) -> str:
+    return json.dumps(data, default=lambda v: v.tolist() if isinstance(v, np.ndarray) else repr(v))
+
+
+@pytest.mark.filterwarnings("ignore:the run had ended with NO_FEASIBLE")
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_finished_run_is_read_and_nothing_changes(name: str, tmp_path: Path) -> None:
+    fun, x0, settings = FINISHED[name]
+    run = tmp_path / "run"
+    first = minimize(fun, x0, rng=1, run_dir=run, keep_evaluations=True, **settings)
+    called = functools.update_wrapper(lambda x: pytest.fail("it was called"), fun) if callable(fun) else fun
+    called.__qualname__ = json.loads((run / "config.json").read_text())["data"]["objective"]["name"]
+    wanted, before = fields_of(first), files(run)
+    assert fields_of(resume(run, called, keep_evaluations=True)) == wanted
+    for again in (None, called):
+        result = resume(
+            run, again, **{k: v for k, v in settings.items() if k in ("max_evaluations", "target")}
+        )
+        assert result == first and result.evaluations is None
+    assert files(run) == before
+    # The replay gives the same: the part of the result that only readers need may be missing.
+    (run / "result.npz").unlink()
+    replayed = resume(run, keep_evaluations=True)
+    assert replayed == first and replayed.evaluations is not None
+    assert fields_of(replayed)["evaluations"] == wanted["evaluations"]
+    assert (run / "result.npz").exists()
+
+
+def test_a_finished_run_of_another_objective_is_refused(tmp_path: Path) -> None:
+    minimize(square, [1.0, 2.0], 1.0, rng=1, max_evaluations=20, run_dir=tmp_path / "run")
+    before = files(tmp_path / "run")
+    with pytest.raises(RunError, match="another objective"):
+        resume(tmp_path / "run", bumpy)
+    assert files(tmp_path / "run") == before
+
+
+def test_a_finished_run_goes_on_when_there_is_more_to_do(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    minimize(square, [1.0, 2.0], 1.0, rng=1, max_evaluations=20, run_dir=run)
+    assert resume(run, square, max_evaluations=30).nfev == 30
+    assert resume(run, square, target=10.0).stop_reason is StopReason.TARGET
+    assert resume(run).stop_reason is StopReason.TARGET  # the target is stored
 
 
 # -- refused, before anything is evaluated ----------------------------------------------------------------
@@ -806,7 +893,7 @@ def test_an_objective_that_returned_no_number_can_be_corrected(tmp_path: Path) -
 
 def test_a_result_with_points_too_long_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with more than a million coordinates, only quicker."""
-    monkeypatch.setattr(session, "MAX_RESULT_DIMENSION", 1)
+    monkeypatch.setattr(stored_result, "MAX_RESULT_DIMENSION", 1)
     settings = {"rng": 1, "population_size": 10, "max_evaluations": 40}
     found = minimize(bumpy, [-0.5, 0.5], 1.0, run_dir=tmp_path / "run", **settings)
     assert found.x is not None and found.failures

@@ -14,7 +14,7 @@ import numpy as np
 
 from fmnes.arguments import shown
 from fmnes.cli.problem_file import ProblemFile
-from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
+from fmnes.errors import ArgumentError, RunError, nearest
 from fmnes.reading.next_steps import (
     RunOutcome,
     Step,
@@ -27,7 +27,8 @@ from fmnes.reading.next_steps import (
     where_a_run_is,
 )
 from fmnes.result import Result
-from fmnes.space import named_space_from_config
+from fmnes.run.settings import UNUSABLE, command_from, describe_objective
+from fmnes.run.settings import RunConfig as StoredConfig
 from fmnes.storage.directory import (
     CONFIG,
     LOCK,
@@ -167,9 +168,6 @@ def _value(value: Any) -> str:
 # -- The configuration of a run directory, which is untrusted.
 
 
-#: Errors raised by malformed data.
-_UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
-
 Point = dict[str, Any]
 
 
@@ -209,11 +207,9 @@ def read_program(run: Path) -> RunConfig:
         call = f"fmnes.resume({str(run)!r}, {begun.function})"
         how = f"; from Python:  {call}" if can_be_named(begun.function) else ""
         raise ArgumentError(f"{run}: found a run of a Python function, wanted one of a program{how}")
-    from fmnes.run.settings import command_from
-
     try:
         command_from(begun.objective)
-    except _UNUSABLE as error:
+    except UNUSABLE as error:
         raise RunError(f"{run}: found an unusable configuration ({error})") from None
     return begun
 
@@ -246,32 +242,13 @@ def count_evaluations(run: Path) -> int:
 
 
 def _begun(run: Path, config: dict[str, Any]) -> RunConfig:
-    objective, settings = config.get("objective"), config.get("settings")
-    wanted = {"command": "argv", "function": "name"}
-    if not isinstance(objective, dict) or wanted.get(str(objective.get("kind"))) not in objective:
-        raise RunError(f"{run}: found an unusable configuration (no objective)")
-    try:
-        named = _names(config)
-    except _UNUSABLE as error:
-        raise RunError(f"{run}: found an unusable configuration ({error})") from None
-    settings = settings if isinstance(settings, dict) else {}
-    return RunConfig(run, objective, settings, find_problem(run, objective), named, config)
-
-
-def _names(config: dict[str, Any]) -> Callable[[Sequence[float]], Point]:
-    space = named_space_from_config(config)
-    if space is not None:
-        return lambda x: space.named(np.asarray(x, dtype=float))
-    names = [str(name) for name in config["objective"].get("names") or ()]
+    found = StoredConfig.read(run, config)
 
     def named(x: Sequence[float]) -> Point:
-        values = [float(v) for v in x]
-        words = names or [f"x{i}" for i in range(len(values))]
-        if len(words) != len(values):
-            raise RunError(f"found {len(words)} names for points of {len(values)} coordinates")
-        return dict(zip(words, values, strict=True))
+        return found.coordinates(len(x)).named(np.asarray(x, dtype=float))
 
-    return named
+    problem = find_problem(run, found.objective)
+    return RunConfig(run, found.objective, found.settings.as_json(), problem, named, config)
 
 
 # -- The error for a run directory that is already in use.
@@ -296,8 +273,6 @@ def run_exists_error(run: Path, words: list[str], problem: ProblemFile) -> RunEr
 
 def changed(begun: RunConfig, problem: ProblemFile) -> list[str]:
     """The differences between a run and a problem."""
-    from fmnes.run.settings import describe_objective
-
     now = {"objective": describe_objective(problem.command), "parameters": problem.space.as_json()}
     return changes(begun.as_kept, now)
 

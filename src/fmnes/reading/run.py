@@ -11,27 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmnes._text import group_reasons
 from fmnes.arguments import check_path
-from fmnes.errors import FmnesError, RunError
+from fmnes.errors import RunError
 from fmnes.evaluation.programs.workspace import KEPT_LINE, kept_directory
 from fmnes.evaluations import Evaluations
 from fmnes.outcome import Outcome
 from fmnes.parameters import Parameter
-from fmnes.result import Best, Columns, Failure, Result, StopReason, Vector
+from fmnes.result import Best, Columns, Failure, Result, Vector
 from fmnes.run.history import History, Ledger, read_records
 from fmnes.run.recording import FORGOTTEN, FORGOTTEN_VALUE, uncounted
-from fmnes.space import Space, named_space_from_config, space_from_config
+from fmnes.run.settings import UNUSABLE, RunConfig
+from fmnes.run.stored_result import result_from_json
+from fmnes.space import Space
 from fmnes.storage.directory import KEPT, LOG, RunDirectory
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.log_reader import Summary
 from fmnes.storage.rows import Logged
 from fmnes.storage.snapshot import Arrays
-
-#: What data of another shape than ours raises.
-_UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,19 +297,20 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         ended = None if user else directory.result
         summary = directory.log.summary()
         position = 0 if summary.best is None else directory.log.position(summary.best.key)
-        config = directory.config
+        config = RunConfig.read(path, directory.config)
         saved = None if ended is None else directory.read_ending()
         last = saved or directory.read_snapshot()
     try:
         d = _dimension(config, summary, ended, last)
-        space = None if d is None else space_from_config(config, d)
-        named = space if named_space_from_config(config) is not None else None
-        parameters = None if space is None or config.get("parameters") is None else space.parameters
+        space = None if d is None else config.coordinates(d)
+        named = None if space is None else config.space
+        parameters = None if named is None else named.parameters
         history, ledger = (History(), Ledger()) if last is None else read_records(*last)
         result, told, state = None, None, f"running ({user})" if user else "stopped; resume it"
         if ended is not None:
-            result = _result(ended, saved, d)
-            result = replace(result, failures=ledger.failures(), history=history.columns())
+            sigma0 = np.nan if saved is None else float(saved[1]["sigma0"])
+            result = result_from_json(ended, d)
+            result = replace(result, failures=ledger.failures(), history=history.columns(), sigma0=sigma0)
             told = replace(_in_words(result, space, named), parameters=parameters)
             state = str(ended["stop_reason"])
         best = _best(summary, position, result)
@@ -319,10 +318,10 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             path=path,
             state=state,
             message=None if result is None else result.message,
-            settings=_table(config["settings"]),
-            search=_table(config["search"]),
-            versions={str(k): str(v) for k, v in _table(config["versions"]).items()},
-            objective=_objective(config["objective"]),
+            settings=config.settings.as_json(),
+            search=config.search,
+            versions=config.versions,
+            objective=config.objective,
             parameters=parameters,
             names=() if space is None else space.names,
             result=told,
@@ -331,7 +330,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             history=history.columns(),
             _space=space,
         )
-    except _UNUSABLE as error:
+    except UNUSABLE as error:
         raise RunError(f"{path}: found an unusable result or configuration ({error})") from None
 
 
@@ -344,21 +343,8 @@ def _log(path: Path, *, check_pages: bool = True) -> Iterator[EvaluationLog]:
         log.close()
 
 
-def _table(found: Any) -> dict[str, Any]:
-    if not isinstance(found, dict):
-        raise ValueError(f"{type(found).__name__} in place of a table")
-    return found
-
-
-def _objective(found: Any) -> dict[str, Any]:
-    objective = _table(found)
-    if {"command": "argv", "function": "name"}.get(str(objective.get("kind"))) not in objective:
-        raise ValueError("no objective")
-    return objective
-
-
 def _dimension(
-    config: Mapping[str, Any],
+    config: RunConfig,
     summary: Summary,
     ended: Mapping[str, Any] | None,
     last: tuple[dict[str, Any], Arrays] | None,
@@ -368,35 +354,8 @@ def _dimension(
         return len(last[1]["x0"])
     if summary.best is not None and summary.best.x is not None:
         return len(summary.best.x)
-    said = (ended or {}).get("x_mean") or config.get("parameters") or config["objective"].get("names")
+    said = (ended or {}).get("x_mean") or config.names
     return len(said) if said else None
-
-
-def _result(data: dict[str, Any], saved: tuple[dict[str, Any], Arrays] | None, d: int | None) -> Result:
-    """In the search's numbers."""
-    return Result(
-        x=_array(data["x"], d),
-        fun=np.inf if data["fun"] is None else float(data["fun"]),
-        success=bool(data["success"]),
-        stop_reason=None if data["stop_reason"] is None else StopReason[data["stop_reason"]],
-        message=str(data["message"]),
-        nfev=int(data["nfev"]),
-        nit=int(data["nit"]),
-        n_infeasible=int(data["n_infeasible"]),
-        x_mean=_array(data["x_mean"], d),
-        seed=None if data["seed"] is None else int(data["seed"]),
-        second_looks=int(data["second_looks"]),
-        covariance=_array(data.get("covariance"), d, d),
-        sigma0=np.nan if saved is None else float(saved[1]["sigma0"]),
-        n_repeated=int(data["n_repeated"]),
-    )
-
-
-def _array(found: Any, *shape: int | None) -> NDArray[np.float64] | None:
-    array = None if found is None else np.array(found, dtype=float)
-    if array is not None and array.shape != shape:
-        raise ValueError(f"an array of shape {array.shape}, wanted {shape}")
-    return array
 
 
 def _best(summary: Summary, position: int, result: Result | None) -> Best:

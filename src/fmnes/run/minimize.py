@@ -21,6 +21,7 @@ from fmnes.result import Named, Result, Vector, View, X
 from fmnes.run.loop import check_origin
 from fmnes.run.session import run_session
 from fmnes.run.settings import (
+    RunConfig,
     Settings,
     describe_objective,
     describe_search,
@@ -32,7 +33,7 @@ from fmnes.run.snapshots import RunState
 from fmnes.run.state import StartPoint
 from fmnes.run.warm_start import parameters_of, warm_start_arguments
 from fmnes.search.optimizer import Optimizer
-from fmnes.space import Space, space_from_config, unpack
+from fmnes.space import unpack
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, is_known
 
@@ -329,10 +330,10 @@ def minimize(
     evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
     check_takes_stream(evaluator, opt.overlap)
     state = RunState(opt, start=StartPoint(open=settings.evaluate_start))
-    config = _describe_run(fun, settings, opt, space)
-    kept_as = space_from_config(config, len(opt.x0)) if keep_evaluations else None
+    config = RunConfig(settings, describe_objective(fun), describe_search(opt), versions(), space)
+    kept_as = config.coordinates(len(opt.x0)) if keep_evaluations else None
     try:
-        directory = None if run_dir is None else RunDirectory.create(run_dir, config)
+        directory = None if run_dir is None else RunDirectory.create(run_dir, config.as_json())
     except BaseException:
         evaluator.close()
         raise
@@ -355,16 +356,3 @@ def _check_can_be_kept(opt: Optimizer, run_dir: Any) -> None:
             f"method: found {opt.strategy!r}, which is not registered, together with run_dir: such a run "
             f"could not be resumed; call fmnes.strategies.register with its class, or pass no run_dir"
         )
-
-
-def _describe_run(fun: Any, settings: Settings, opt: Optimizer, space: Space | None) -> dict[str, Any]:
-    """What its directory remembers of it."""
-    config: dict[str, Any] = {
-        "settings": settings.as_json(),
-        "objective": describe_objective(fun),
-        "search": describe_search(opt),
-        "versions": versions(),
-    }
-    if space is not None:
-        config["parameters"] = space.as_json()
-    return config

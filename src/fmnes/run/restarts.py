@@ -11,13 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmnes.arguments import check_count, shown
-from fmnes.errors import ArgumentError
 from fmnes.result import Stop, StopReason
+from fmnes.run.settings import BIPOP
 from fmnes.search.saved import count
 
-BIPOP = "bipop"
-ORIGINS = ("start", "best", "uniform")
 KINDS = ("first", "large", "small", "look")
 
 #: Large searches of "bipop" where no budget ends the run, as in Hansen's own code.
@@ -88,14 +85,6 @@ class SearchSummary(NamedTuple):
             raise ValueError(f"a search of kind {kind!r}")
         stop = Stop(StopReason[reason], str(numbers))
         return cls(kind, count(population_size), count(evaluations), gained, failing, stop, supported)
-
-
-def check_restarts(found: Any) -> int | str:
-    if isinstance(found, str):
-        if found != BIPOP:
-            raise ArgumentError(f"restarts: found {shown(found)}, wanted a whole number or {BIPOP!r}")
-        return found
-    return check_count("restarts", found, 0)
 
 
 def next_search(

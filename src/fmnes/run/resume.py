@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ from fmnes.evaluation.programs.command import Command
 from fmnes.result import Result, StopReason, View
 from fmnes.run.forgetting import take_back_meant
 from fmnes.run.loop import check_origin
-from fmnes.run.session import BrokenByTheLog, run_session
-from fmnes.run.settings import Settings, command_from, describe_objective
+from fmnes.run.session import BrokenByTheLog, run_session, table_of
+from fmnes.run.settings import RunConfig, Settings, command_from, describe_objective
 from fmnes.run.snapshots import RunState
-from fmnes.space import Space, named_space_from_config, space_from_config
-from fmnes.storage.directory import RunDirectory
+from fmnes.run.stored_result import read_whole_result
+from fmnes.storage.directory import RESULT, RunDirectory
 
 _UNCHANGED: Any = Default("unchanged")
 #: Endings after which there is more to do, as soon as the run is taken up again.
@@ -126,15 +127,19 @@ def resume(
     check_path("run_dir", run_dir)
     given = {"max_evaluations": max_evaluations, "max_seconds": max_seconds, "workers": workers}
     given |= {"timeout": timeout, "retries": retries, "target": target}
-    changes = {name: value for name, value in given.items() if value is not _UNCHANGED}
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not _UNCHANGED}
+    if forget_failures is False:
+        result = _read_finished(run_dir, fun, changes, keep_evaluations)
+        if result is not None:
+            return result
     with RunDirectory.open(run_dir) as directory:
-        settings = _settings(directory, changes)
-        objective = _objective(directory, fun)
-        space = _space(directory)
+        config = RunConfig.read(directory.path, directory.config)
+        settings, space = replace(config.settings, **changes), config.space
+        objective = _objective(directory.path, config, fun)
         ending = _ending(directory)
-        ended = not changes and ending is not None and ending.get("stop_reason") not in _OPEN_ENDINGS
+        ended = settings == config.settings and _has_ended(ending)
         if objective is None and (not ended or forget_failures is not False):
-            name = directory.config["objective"]["name"]
+            name = config.objective["name"]
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
 
         logger.info("the run in %s is taken up again", one_line(str(directory.path)))
@@ -153,7 +158,7 @@ def resume(
                 evaluator = settings.evaluator(objective, executor, len(state.opt.x0), run_dir, space)
                 check_takes_stream(evaluator, state.opt.overlap)
                 directory.finish(None)  # it goes on: the old result is not its result any more
-            directory.update_config({**directory.config, "settings": settings.as_json()})
+            directory.update_config(replace(config, settings=settings).as_json())
             return run_session(
                 state,
                 settings,
@@ -162,23 +167,53 @@ def resume(
                 space=space,
                 callback=callback,
                 progress=progress,
-                kept_as=space_from_config(directory.config, len(state.opt.x0)) if keep_evaluations else None,
+                kept_as=config.coordinates(len(state.opt.x0)) if keep_evaluations else None,
             )
 
         try:
             result = go_on()
         except BrokenByTheLog:  # by what is taken back now
             result = go_on()
-    if (
-        ending is not None
-        and result.stop_reason is StopReason.NO_FEASIBLE
-        and ending.get("nfev") == result.nfev
-    ):
+    if ending is not None and ending.get("nfev") == result.nfev:
+        _warn_of_failures(result)
+    return result
+
+
+def _read_finished(
+    run_dir: str | os.PathLike[str], fun: Any, changes: dict[str, Any], keep_evaluations: bool
+) -> Result | None:
+    """The stored result of a run that has ended for good; None if there is more to do, or to replay."""
+    if not os.path.exists(os.path.join(run_dir, RESULT)):
+        return None
+    with RunDirectory.open(run_dir, read_only=True) as directory:
+        config = RunConfig.read(directory.path, directory.config)
+        if replace(config.settings, **changes) != config.settings or not _has_ended(_ending(directory)):
+            return None
+        result = read_whole_result(directory)
+        if result is None or directory.in_use_by:
+            return None
+        if fun is not None:
+            _check_objective(directory.path, config, fun)
+        logger.info("the run in %s has ended: its result is read", one_line(str(directory.path)))
+        if keep_evaluations:
+            coordinates = config.coordinates(len(result.x_mean))
+            result = replace(result, evaluations=table_of(directory.log, coordinates))
+    _warn_of_failures(result)
+    return result if config.space is None else config.space.result(result)
+
+
+def _warn_of_failures(result: Result) -> None:
+    """Nothing was evaluated now: if every evaluation had failed, say how to go on."""
+    if result.stop_reason is StopReason.NO_FEASIBLE:
         warn(
             "the run had ended with NO_FEASIBLE and nothing was evaluated now: when the cause of the "
             "failures is mended, resume it with forget_failures=True (fmnes resume RUN --forget-failures)"
         )
-    return result
+
+
+def _has_ended(ending: dict[str, Any] | None) -> bool:
+    """Whether a run with this stored result has ended for good."""
+    return ending is not None and ending.get("stop_reason") not in _OPEN_ENDINGS
 
 
 def _ending(directory: RunDirectory) -> dict[str, Any] | None:
@@ -187,13 +222,6 @@ def _ending(directory: RunDirectory) -> dict[str, Any] | None:
         return directory.result
     except RunError:
         return None
-
-
-def _space(directory: RunDirectory) -> Space | None:
-    try:
-        return named_space_from_config(directory.config)
-    except ArgumentError as error:
-        raise RunError(f"{directory.path}: found an unusable configuration ({error})") from None
 
 
 def _state(directory: RunDirectory, settings: Settings) -> RunState:
@@ -230,44 +258,36 @@ def _state(directory: RunDirectory, settings: Settings) -> RunState:
     return state
 
 
-def _settings(directory: RunDirectory, changes: dict[str, Any]) -> Settings:
-    try:
-        settings = Settings(**directory.config["settings"])
-    except (ArgumentError, KeyError, TypeError) as error:
-        raise RunError(f"{directory.path}: found an unusable configuration ({error})") from None
-    return replace(settings, **changes)
-
-
-def _objective(directory: RunDirectory, fun: Any) -> Any:
-    """The objective to go on with, or None if it is not known."""
-    found = directory.config.get("objective")
-    remembered: dict[str, Any] = found if isinstance(found, dict) else {}
-    named = remembered.get("kind") == "function" and isinstance(remembered.get("name"), str)
-    if not named and remembered.get("kind") != "command":
-        raise RunError(f"{directory.path}: found an unusable configuration (no objective)")
+def _objective(path: Path, config: RunConfig, fun: Any) -> Any:
+    """The objective to evaluate; None if it is a function that was not passed in."""
     if fun is None:
-        return None if named else _command(directory, remembered)
-    found = describe_objective(fun)
-    for key in ("kind", "name", "argv", "names"):
-        theirs, ours = (_plain(d.get(key)) for d in (remembered, found))
-        if theirs != ours:
-            if key == "kind":
-                theirs, ours = (_plain(d.get("name") or d.get("argv")) for d in (remembered, found))
-            what = "the names " if key == "names" else ""
-            raise RunError(
-                f"{directory.path}: found a run of {what}{theirs!r}, and {what}{ours!r} here, which is "
-                "another objective; pass the function or Command that the run began with, or begin a new run"
-            )
+        return None if config.objective["kind"] == "function" else _command(path, config.objective)
+    _check_objective(path, config, fun)
     return fun
 
 
-def _command(directory: RunDirectory, remembered: dict[str, Any]) -> Command:
+def _check_objective(path: Path, config: RunConfig, fun: Any) -> None:
+    """Raises RunError unless `fun` is the objective that the run began with."""
+    stored, given = config.objective, describe_objective(fun)
+    for key in ("kind", "name", "argv", "names"):
+        theirs, ours = (_plain(d.get(key)) for d in (stored, given))
+        if theirs != ours:
+            if key == "kind":
+                theirs, ours = (_plain(d.get("name") or d.get("argv")) for d in (stored, given))
+            what = "the names " if key == "names" else ""
+            raise RunError(
+                f"{path}: found a run of {what}{theirs!r}, and {what}{ours!r} here, which is "
+                "another objective; pass the function or Command that the run began with, or begin a new run"
+            )
+
+
+def _command(path: Path, objective: dict[str, Any]) -> Command:
     """The Command of the run. Its environment may have secrets and is not kept: a problem file has it."""
     try:
-        command = command_from(remembered)
+        command = command_from(objective)
     except (ArgumentError, TypeError) as error:
-        raise RunError(f"{directory.path}: found an unusable configuration ({error})") from None
-    names = remembered.get("environment_names")
+        raise RunError(f"{path}: found an unusable configuration ({error})") from None
+    names = objective.get("environment_names")
     if not names:
         return command
     if command.problem_file is None:

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from fmnes._logging import telling
 from fmnes.display.progress import Progress
 from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.evaluations import Evaluations
-from fmnes.result import Result, StopReason, View
+from fmnes.result import Result, View
 from fmnes.run.forgetting import take_back
 from fmnes.run.interrupts import StopRequestWatcher, sigterm_interrupts
 from fmnes.run.loop import Loop
@@ -26,12 +24,10 @@ from fmnes.run.recording import MemoryRecorder, RecordingEvaluator
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.run.state import StoppedWorking
+from fmnes.run.stored_result import store_result
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
-
-#: Longer points are not written to the result, which would become too large to be read; snapshots have them.
-MAX_RESULT_DIMENSION = 1_000_000
 
 
 def run_session(
@@ -74,9 +70,9 @@ def run_session(
         )
         result = loop.run()
     if directory:
-        _finish(directory, result, state)
+        store_result(directory, result, state.history, state.failures)
     if kept_as and kept:
-        result = replace(result, evaluations=_evaluations(kept, kept_as))
+        result = replace(result, evaluations=table_of(kept, kept_as))
     return result if space is None else space.result(result)
 
 
@@ -86,7 +82,7 @@ def _in_words(callback: Callable[[View], Any] | None, space: Space | None) -> Ca
     return lambda view: callback(space.view(view))
 
 
-def _evaluations(kept: EvaluationLog | MemoryRecorder, words: Space) -> Evaluations | None:
+def table_of(kept: EvaluationLog | MemoryRecorder, words: Space) -> Evaluations | None:
     try:
         return Evaluations.of(kept.batches(), words)
     except RunError as error:  # a disk that fails now must not take the result from the caller
@@ -119,18 +115,3 @@ def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Eval
 def _forget(directory: RunDirectory, reason: str) -> None:
     """All evaluations that failed with this reason: it was new, so that they are those of the streak."""
     take_back(directory, lambda row: row.outcome.reason == reason)
-
-
-def _finish(directory: RunDirectory, result: Result, state: RunState) -> None:
-    """Leave the result in the directory; a disk that is full must not take it from the caller."""
-    data = result.as_json()
-    if len(result.x_mean) > MAX_RESULT_DIMENSION:
-        data |= {"x": None, "x_mean": None, "failures": [{**f, "first_x": None} for f in data["failures"]]}
-    # For a warm start, as the last snapshot may be far back; a full disk has better use for its last bytes.
-    roomy = result.stop_reason is not StopReason.STORAGE
-    if roomy and result.covariance is not None and np.isfinite(result.covariance).all():
-        data["covariance"] = result.covariance.tolist()
-    try:
-        directory.finish(data, state.ending(result) if roomy else None)
-    except RunError as error:
-        warn(f"the result could not be saved: {error}")

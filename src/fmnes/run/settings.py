@@ -1,40 +1,44 @@
-"""The settings of a run as plain data, and the worker count they imply."""
+"""The configuration of a run (`config.json`): its settings, objective, search, versions and parameters."""
 
 from __future__ import annotations
 
 import os
 import platform
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fmnes.arguments import check_count, check_flag, check_number, is_number, shown
-from fmnes.errors import ArgumentError
+from fmnes.arguments import check_choice, check_count, check_flag, check_number, is_number, shown
+from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
 from fmnes.evaluation.programs.command import Command
-from fmnes.run.restarts import ORIGINS, check_restarts
-from fmnes.search.optimizer import Optimizer
-from fmnes.space import Space
+from fmnes.parameters import Real
+from fmnes.space import Space, make_space
 from fmnes.storage.directory import KEPT
-from fmnes.strategies.base import check_choice
 from fmnes.version import __version__
 
-# -- λ from the number of workers: `population_size="workers"`.
+if TYPE_CHECKING:
+    from fmnes.search.optimizer import Optimizer
 
+BIPOP = "bipop"
+ORIGINS = ("start", "best", "uniform")
 
-#: Beyond so many points for each dimension a larger λ saves no time (docs/benchmarks/scale.md).
+# -- The population size for a number of workers: `population_size="workers"`
+
+#: A larger population per dimension saves no time (docs/benchmarks/scale.md).
 MOST_PER_DIMENSION = 50
 
 
 def population_for(workers: int, d: int, usual: int) -> int:
-    """So many that each worker has a point, never fewer than usual; an even number."""
+    """One point per worker, at least `usual`, at most 50 d; an even number."""
     size = max(usual, min(workers, MOST_PER_DIMENSION * d))
     return size + size % 2
 
 
 def worker_count(workers: int, executor: Any, vectorized: bool) -> int:
-    """How many evaluations are made at a time."""
+    """The number of evaluations that run at the same time."""
     if vectorized:
         raise ArgumentError(
             'population_size: found "workers" together with vectorized, where there are none; wanted a number'
@@ -53,19 +57,18 @@ def worker_count(workers: int, executor: Any, vectorized: bool) -> int:
 
 
 def cores() -> int:
-    """Those that this process may use, which a batch system may have limited."""
+    """The number of cores available to this process, which a batch system may limit."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-# -- What a run is asked to do, as plain data: it is kept in the run directory, and `resume` reads it
-# there.
+# -- Settings
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run is asked to do besides the search itself; plain data, kept in the run directory."""
+    """The settings of a run other than those of the search itself, as plain data."""
 
     max_evaluations: int | None
     max_seconds: float | None
@@ -81,7 +84,7 @@ class Settings:
     evaluate_start: bool
 
     def __post_init__(self) -> None:
-        """The one check of these values: a run directory's are checked as a user's are."""
+        """Check and normalise the values, whether they come from a user or from a run directory."""
 
         def settle(name: str, value: Any) -> None:  # 1e4 as 10000, NumPy's True as True
             object.__setattr__(self, name, value)
@@ -91,7 +94,7 @@ class Settings:
             settle(name, check_number(name, getattr(self, name), above=0))
         settle("target", check_number("target", self.target))
         check_choice("on_error", self.on_error, ("infeasible", "raise"))
-        settle("restarts", check_restarts(self.restarts))
+        settle("restarts", _check_restarts(self.restarts))
         check_choice("restart_from", self.restart_from, ORIGINS)
         for name in ("vectorized", "second_look", "evaluate_start"):
             check_flag(name, getattr(self, name))
@@ -110,7 +113,7 @@ class Settings:
         run_dir: str | os.PathLike[str] | None = None,
         space: Space | None = None,
     ) -> Evaluator:
-        """Whoever evaluates `fun`. What failed programs leave to be looked at goes into the run directory."""
+        """The evaluator for `fun`; the directories of failed programs are kept in the run directory."""
         return choose_evaluator(
             fun,
             d,
@@ -128,8 +131,85 @@ class Settings:
         return asdict(self)
 
 
+def _check_restarts(found: Any) -> int | str:
+    if isinstance(found, str):
+        if found != BIPOP:
+            raise ArgumentError(f"restarts: found {shown(found)}, wanted a whole number or {BIPOP!r}")
+        return found
+    return check_count("restarts", found, 0)
+
+
+# -- The whole configuration
+
+#: Exceptions that data of an unexpected shape raises.
+UNUSABLE = (FmnesError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+_ANY = Real(start=1.0, sigma=2.0)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The validated content of `config.json`: what a run was asked to do."""
+
+    settings: Settings
+    objective: dict[str, Any]
+    """As `describe_objective` returns it."""
+    search: dict[str, Any]
+    versions: dict[str, str]
+    space: Space | None
+    """The named parameters; None with arrays."""
+
+    @classmethod
+    def read(cls, path: Path, data: dict[str, Any]) -> RunConfig:
+        """Validate the configuration of the run at `path`. Raises RunError."""
+        try:
+            objective = data["objective"]
+            kind = objective.get("kind") if isinstance(objective, dict) else None
+            named = kind == "function" and isinstance(objective.get("name"), str)
+            if not named and not (kind == "command" and "argv" in objective):
+                raise ValueError("no objective")
+            config = cls(
+                settings=Settings(**data["settings"]),
+                objective=objective,
+                search=dict(data["search"]),
+                versions={str(k): str(v) for k, v in dict(data["versions"]).items()},
+                space=Space.from_json(data["parameters"]) if "parameters" in data else None,
+            )
+            config.names  # noqa: B018 (raises if they are not a list)
+            return config
+        except UNUSABLE as error:
+            raise RunError(f"{path}: found an unusable configuration ({error})") from None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters, or those that a Command gives the coordinates; may be empty."""
+        if self.space is not None:
+            return self.space.names
+        return tuple(str(name) for name in self.objective.get("names") or ())
+
+    def coordinates(self, d: int) -> Space:
+        """The names and units of points of d coordinates; arrays without names get x0, x1, …"""
+        try:
+            names = self.names or [f"x{i}" for i in range(d)]
+            space = self.space or make_space([(name, _ANY) for name in names])
+        except (FmnesError, TypeError) as error:
+            raise RunError(f"found an unusable configuration ({error})") from None
+        if len(space.names) != d:
+            raise RunError(f"found {len(space.names)} parameters for points of {d} coordinates")
+        return space
+
+    def as_json(self) -> dict[str, Any]:
+        """The data of `config.json`."""
+        data: dict[str, Any] = {
+            "settings": self.settings.as_json(),
+            "objective": self.objective,
+            "search": self.search,
+            "versions": self.versions,
+        }
+        return data if self.space is None else {**data, "parameters": self.space.as_json()}
+
+
 def describe_objective(fun: Any) -> dict[str, Any]:
-    """What the run directory remembers: enough to run a Command again, or to know a function."""
+    """The objective as plain data: enough to run a Command again, or to recognise a function."""
     if isinstance(fun, Command):
         fields = {k: v for k, v in asdict(fun).items() if k != "environment"}
         plain = {k: os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in fields.items()}
@@ -140,23 +220,23 @@ def describe_objective(fun: Any) -> dict[str, Any]:
     return {"kind": "function", "module": module, "name": name}
 
 
+def command_from(objective: dict[str, Any]) -> Command:
+    """The Command that `describe_objective` described, without its environment."""
+    left_out = ("kind", "environment_names")
+    return Command(**{name: value for name, value in objective.items() if name not in left_out})
+
+
 def describe_search(opt: Optimizer) -> dict[str, Any]:
-    """What the run directory tells of the search; a resume takes it from the snapshot instead."""
+    """The search as plain data, for readers only: a resume restores it from the snapshot."""
     return {
         "method": opt.strategy.name,
         "population_size": opt.population_size,
-        "seed": None if opt.seed is None else str(opt.seed),  # more digits than JSON's readers keep
+        "seed": None if opt.seed is None else str(opt.seed),  # JSON readers may round large integers
         "xtol": opt.xtol,
         "ftol": opt.ftol,
     }
 
 
 def versions() -> dict[str, str]:
-    """What a run is made with."""
+    """The versions of fmnes, NumPy and Python in use."""
     return {"fmnes": __version__, "numpy": np.__version__, "python": platform.python_version()}
-
-
-def command_from(remembered: dict[str, Any]) -> Command:
-    """The Command that a run directory remembers."""
-    left_out = ("kind", "environment_names")
-    return Command(**{name: value for name, value in remembered.items() if name not in left_out})

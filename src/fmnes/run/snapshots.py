@@ -14,7 +14,6 @@ import numpy as np
 
 from fmnes._logging import logger
 from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
-from fmnes.result import Result
 from fmnes.run.history import History, Ledger
 from fmnes.run.state import Searches, StartPoint, Streak, Totals
 from fmnes.search.optimizer import Optimizer
@@ -69,13 +68,6 @@ class RunState:
             **searches,
         }
         return metadata, {**arrays, **best, **more, "history": rows, "failures": points}
-
-    def ending(self, result: Result) -> tuple[dict[str, Any], Arrays]:
-        """What is kept of a run that has ended for those who read it; see `read_records`."""
-        history, rows = self.history.dump()
-        failures, points = self.failures.dump()
-        arrays = {"history": rows, "failures": points, "sigma0": np.asarray(result.sigma0)}
-        return {"run": {"history": history, "failures": failures}}, arrays
 
     @classmethod
     def restore(cls, metadata: dict[str, Any], arrays: Arrays) -> RunState:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from fmnes.errors import ObjectiveError
 from fmnes.outcome import WRONG_TYPE, Outcome
 from fmnes.result import Best, Stop, StopReason, Vector, View
-from fmnes.run.restarts import KINDS, ORIGINS, Plan, SearchSummary
+from fmnes.run.restarts import KINDS, Plan, SearchSummary
+from fmnes.run.settings import ORIGINS
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.saved import Saved, count, finite
 from fmnes.storage.snapshot import Arrays

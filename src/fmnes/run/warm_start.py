@@ -13,10 +13,11 @@ from fmnes.arguments import check_path, shown
 from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.parameters import Parameter, is_log
 from fmnes.result import Result, Vector
+from fmnes.run.settings import RunConfig
 from fmnes.run.snapshots import RunState
 from fmnes.search.distribution import takes_covariance
 from fmnes.search.saved import finite
-from fmnes.space import Space, named_space_from_config
+from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import Resampling, Strategy
 
@@ -130,7 +131,7 @@ def _ending(found: Any) -> _EndState:
         with RunDirectory.open(path, read_only=True) as directory:
             saved, result = directory.read_snapshot(), directory.result
             best = directory.log.summary().best
-            space = named_space_from_config(directory.config)
+            space = RunConfig.read(directory.path, directory.config).space
         if saved is None:
             raise RunError(f"{path}: found nothing evaluated in it, wanted a run to begin from")
         state = RunState.restore(*saved)

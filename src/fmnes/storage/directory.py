@@ -58,11 +58,20 @@ class RunExists(RunError):
 class RunDirectory:
     """Made by `create` or `open`. A context manager; until it is closed no other process gets in."""
 
-    def __init__(self, path: Path, lock: RunLock | None, config: dict[str, Any], log: EvaluationLog) -> None:
+    def __init__(
+        self, path: Path, lock: RunLock | None, config: dict[str, Any], log: EvaluationLog | None
+    ) -> None:
         self.path = path
         self.config = config
-        self.log = log
+        self._log = log
         self._lock = lock
+
+    @property
+    def log(self) -> EvaluationLog:
+        """The evaluation log; a reader opens it on first use."""
+        if self._log is None:
+            self._log = EvaluationLog(self.path / LOG, read_only=True)
+        return self._log
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: dict[str, Any]) -> RunDirectory:
@@ -130,7 +139,7 @@ class RunDirectory:
                 warn(
                     f"{path / LOG}: the last record was cut off and is dropped; its evaluation is made again"
                 )
-            log = EvaluationLog(path / LOG, read_only=read_only)
+            log = None if read_only else EvaluationLog(path / LOG)
             undo.pop_all()
         return cls(path, lock, config, log)
 
@@ -235,7 +244,8 @@ class RunDirectory:
 
     def close(self) -> None:
         """Safe to call twice."""
-        self.log.close()
+        if self._log is not None:
+            self._log.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None

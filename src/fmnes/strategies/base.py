@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fmnes.arguments import check_choice as check_choice
 from fmnes.arguments import is_number, shown
 from fmnes.backends import NUMPY, Array, Backend
-from fmnes.errors import ArgumentError, nearest
+from fmnes.errors import ArgumentError
 
 # A strategy consists of pure functions over a state, with frozen settings.
 #
@@ -326,13 +326,6 @@ def _inner(a: Array, b: Array) -> float:
 
 
 # Checks of settings that several strategies share.
-
-
-def check_choice(argument: str, found: object, wanted: Sequence[str]) -> None:
-    if not isinstance(found, str) or found not in wanted:
-        listed = ", ".join(repr(w) for w in wanted)
-        hint = nearest(found, wanted) if isinstance(found, str) else ""
-        raise ArgumentError(f"{argument}: found {shown(found)}, wanted one of {listed}{hint}")
 
 
 def check_positive_int(argument: str, found: Any) -> int | None:
