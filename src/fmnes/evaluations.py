@@ -41,7 +41,7 @@ class Evaluations:
     Attributes
     ----------
     restart : ndarray of int
-        The search that asked for it: 0, then 1 more with each restart or second look. All columns are
+        The search that asked for it: 0, then 1 more with each restart or confirmation search. All columns are
         (n,).
     generation : ndarray of int
         Generation of that search, from 0; -1 for the start, which is evaluated before the first.
@@ -242,7 +242,7 @@ class Evaluations:
         write([self], "parquet", path)
 
     def _table(self) -> dict[str, Column]:
-        """All columns by their names, none of which stands twice."""
+        """All columns by name; names are unique."""
         table: dict[str, Column] = {name: getattr(self, name) for name in _BEFORE}
         taken = {*_BEFORE, *_AFTER}
         for prefix, columns in (("parameter.", self.parameters), ("output.", self.outputs)):
@@ -295,7 +295,7 @@ Format = Literal["csv", "json", "parquet"]
 
 
 def write(tables: Iterable[Evaluations], format: Format, path: str | os.PathLike[str]) -> None:
-    """Write tables with the same columns, of which there is at least one, to a file: all or nothing."""
+    """Write at least one table, all with the same columns, to a file atomically."""
     path = Path(path)
     # A device or a pipe is written to; a file is replaced when the new one is there.
     plain = path.is_file() or not path.exists()

@@ -208,7 +208,7 @@ class Run:
                 ledger.add(row.outcome, np.empty(0) if row.x is None else row.x)
             firsts = {one.reason: row for one, row in self._reasons(log) if not one.lost}
         found = [replace(f, directory=self._kept(firsts.get(f.reason))) for f in ledger.failures()]
-        return [_told(failure, self._space) for failure in found]
+        return [_failure_in_units(failure, self._space) for failure in found]
 
     @cached_property
     def reasons(self) -> list[Reason]:
@@ -220,16 +220,16 @@ class Run:
             return [reason for reason, _ in self._reasons(log)]
 
     def _reasons(self, log: EvaluationLog) -> list[tuple[Reason, Logged]]:
-        """Each with its first row. Those that differ in numbers only are one where there are very many."""
+        """Each reason with its first row; many reasons that differ only in numbers become one."""
         firsts = log.firsts()
-        told = {
+        groups = {
             status: group_reasons(row.outcome.reason for _, row in firsts if row.outcome.status == status)
             for status in ("infeasible", "lost")
         }
         alike: dict[tuple[str, str], list[tuple[int, Logged]]] = {}
         for count, row in firsts:
             status = row.outcome.status
-            alike.setdefault((status, told[status][row.outcome.reason]), []).append((count, row))
+            alike.setdefault((status, groups[status][row.outcome.reason]), []).append((count, row))
         found = [
             (sum(count for count, _ in rows), reason, min((row for _, row in rows), key=lambda row: row.key))
             for (_, reason), rows in alike.items()
@@ -238,9 +238,9 @@ class Run:
         return [(self._reason(reason, count, row), row) for count, reason, row in found]
 
     def _reason(self, reason: str, count: int, row: Logged) -> Reason:
-        """row: the first. Its own words are not lost where it is told as one of many."""
+        """The summary of evaluations with this reason; row: the first of them."""
         lines = row.outcome.detail.splitlines()
-        if lines and lines[-1].startswith(KEPT_LINE):  # which is said by itself
+        if lines and lines[-1].startswith(KEPT_LINE):  # `directory` has it
             lines.pop()
         kept = kept_directory(self.path / KEPT, row.key, row.outcome.detail)
         return Reason(
@@ -280,7 +280,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
     ArgumentError
         `path` is not a path.
     RunError
-        There is no run, or it is damaged.
+        The directory holds no run, or a damaged one.
 
     Examples
     --------
@@ -306,12 +306,12 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         named = None if space is None else config.space
         parameters = None if named is None else named.parameters
         history, ledger = (History(), Ledger()) if last is None else read_records(*last)
-        result, told, state = None, None, f"running ({user})" if user else "stopped; resume it"
+        result, shown, state = None, None, f"running ({user})" if user else "stopped; resume it"
         if ended is not None:
             sigma0 = np.nan if saved is None else float(saved[1]["sigma0"])
             result = result_from_json(ended, d)
             result = replace(result, failures=ledger.failures(), history=history.columns(), sigma0=sigma0)
-            told = replace(_in_words(result, space, named), parameters=parameters)
+            shown = replace(_in_units(result, space, named), parameters=parameters)
             state = str(ended["stop_reason"])
         best = _best(summary, position, result)
         return Run(
@@ -324,7 +324,7 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             objective=config.objective,
             parameters=parameters,
             names=() if space is None else space.names,
-            result=told,
+            result=shown,
             best=best if best.x is None else best._replace(x=_point(best.x, space, named)),
             summary=summary._replace(best=None),
             history=history.columns(),
@@ -349,7 +349,7 @@ def _dimension(
     ended: Mapping[str, Any] | None,
     last: tuple[dict[str, Any], Arrays] | None,
 ) -> int | None:
-    """None: nobody has said it yet."""
+    """The dimension; None if it is not known yet."""
     if last is not None and "x0" in last[1]:
         return len(last[1]["x0"])
     if summary.best is not None and summary.best.x is not None:
@@ -373,18 +373,18 @@ def _point(x: Vector, space: Space | None, named: Space | None) -> Any:
     return x if space is None else space.table(x[None])[0]
 
 
-def _in_words(result: Result, space: Space | None, named: Space | None) -> Result:
+def _in_units(result: Result, space: Space | None, named: Space | None) -> Result:
     if named is not None and result.x_mean is not None:
         return named.result(result)
     return replace(
         result,
         x=None if result.x is None else _point(result.x, space, named),
         x_mean=None if result.x_mean is None else _point(result.x_mean, space, named),
-        failures=[_told(failure, space) for failure in result.failures],
+        failures=[_failure_in_units(failure, space) for failure in result.failures],
     )
 
 
-def _told(failure: Failure, space: Space | None) -> Failure:
+def _failure_in_units(failure: Failure, space: Space | None) -> Failure:
     if space is None or failure.x.size == 0:
         return replace(failure, x=np.empty((0, 0 if space is None else len(space.names))))
     return replace(failure, x=space.table(failure.x))

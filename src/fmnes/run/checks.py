@@ -24,10 +24,9 @@ from fmnes.run.state import (
     is_never_a_point,
 )
 
-# -- When an objective looks broken rather than infeasible: what is told to the user at once.
+# -- Objectives that look broken
 
-
-#: Reasons met in this session that are kept; with more of them none is taken for new.
+#: Maximum number of reasons that are kept; beyond it no reason counts as new.
 _MAX_MET = 1000
 
 
@@ -132,15 +131,14 @@ def raise_if_broken(outcomes: Sequence[Outcome | None], start: StartPoint) -> No
     )
 
 
-# -- Points that were lost to the machine: how often each was, when it is tried again, and when no more.
-
+# -- Lost evaluations and their retries
 
 #: The name of an evaluation: generation, slot, redraw.
 Name = tuple[int, int, int]
 
 
 class LostEvaluations:
-    """Of the present search."""
+    """The lost points of the present search."""
 
     def __init__(self, retries: int) -> None:
         self._retries = retries

@@ -1,4 +1,4 @@
-"""Evaluates a generation: ask, evaluate, tell. Points that were not evaluated stay open."""
+"""Evaluation of one generation: ask, evaluate, tell. Points that were not evaluated stay open."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ from fmnes.run.interrupts import StopRequestWatcher
 from fmnes.run.snapshots import RunState
 from fmnes.search.stopping import redraws_failed
 
-# -- What it takes to evaluate the points of a run: by generations (waves.py) or ahead of them (flow.py).
-
 
 @dataclass
 class Work:
+    """What the evaluation of points needs, for single and for overlapping generations."""
+
     state: RunState
     evaluator: Evaluator
     losses: LostEvaluations
     doubts: OutcomeChecks
     deadline: float | None = None
     """In time.monotonic()."""
-    wishes: StopRequestWatcher | None = None
+    stop_requests: StopRequestWatcher | None = None
     answered: list[tuple[Name, Outcome, NDArray[np.float64]]] = field(default_factory=list)
-    """What was answered and counted, and where, since failures were noted last."""
+    """Counted outcomes with their names and points, since the last `note_failures`."""
     first: list[Outcome | None] = field(default_factory=list)
-    """Where points are handed out ahead: what came of the first generation."""
+    """The outcomes of the first generation, with overlapping generations."""
 
     def note_failures(self) -> None:
-        """Generation by generation, slot by slot: the same whatever order results came in."""
+        """Record the failures by generation and slot, whatever the order of completion."""
         for _, outcome, point in sorted(self.answered, key=lambda answer: answer[0]):
             self.state.failures.add(outcome, point)
         self.answered.clear()
 
-    def check_wishes(self) -> None:
-        """Raises KeyboardInterrupt if somebody wants the run to stop."""
-        if self.wishes:
-            self.wishes.check()
+    def check_stop_request(self) -> None:
+        """Raises KeyboardInterrupt after a stop request."""
+        if self.stop_requests:
+            self.stop_requests.check()
 
     def out_of_time(self) -> Stop | None:
         if self.deadline is None or time.monotonic() < self.deadline:
@@ -58,16 +58,13 @@ class Work:
         return Stop(StopReason.INTERRUPTED, f"at evaluation {self.state.evaluations}")
 
     def pause(self, seconds: float) -> None:
-        """Not beyond the deadline."""
+        """Sleep, at most until the deadline."""
         left = seconds if self.deadline is None else self.deadline - time.monotonic()
         time.sleep(max(0.0, min(seconds, left)))
 
 
-# -- One generation at a time: ask, evaluate, tell. What was not evaluated stays open.
-
-
 def evaluate_generation(work: Work) -> Stop | None:
-    """The open points of the present generation; and why the run cannot go on, if so."""
+    """Evaluate the open points of the generation; returns why the run cannot continue, if so."""
     opt = work.state.opt
     x = opt.ask()
     if isinstance(work.evaluator, Vectorized):
@@ -91,7 +88,7 @@ def evaluate_generation(work: Work) -> Stop | None:
 def evaluate(
     work: Work, names: Sequence[Name], x: NDArray[np.float64]
 ) -> tuple[list[Outcome | None], Stop | None]:
-    """What came of these points (None: nothing yet), and why the run cannot go on, if so."""
+    """The outcomes of these points (None: not evaluated), and why the run cannot continue, if so."""
     state, tries = work.state, work.losses.tries
     restart = state.totals.restarts
     tasks = [Task(x[i], *name, tries.get(name, 0), restart) for i, name in enumerate(names)]
@@ -103,7 +100,7 @@ def evaluate(
                 outcomes[position] = outcome
                 if _hits(outcomes, state.opt.target):
                     break
-                work.check_wishes()
+                work.check_stop_request()
     except KeyboardInterrupt:
         return outcomes, work.interrupted()
     except StorageError as error:
@@ -112,7 +109,7 @@ def evaluate(
 
 
 def count_lost(work: Work, names: Sequence[Name], outcomes: Sequence[Outcome | None]) -> Stop | None:
-    """Before the lost ones are tried again there is a pause."""
+    """Count the lost points and wait before their retry."""
     worst, stop = work.losses.tally(names, outcomes)
     if worst and not stop:
         work.pause(backoff_seconds(worst))
@@ -127,7 +124,7 @@ def _evaluate_vectorized(work: Work, x: NDArray[np.float64], fun: Callable[[Any]
     opt = work.state.opt
     f = call_vectorized(fun, x) if len(x) else np.empty(0)
     work.doubts.check_values(f)
-    # Slots are needed where a failed one is drawn anew: only then a generation has several waves.
+    # Names are needed only if failed points are drawn again in the same generation.
     names = opt.asked if redraws_failed(opt) else None
     counted = opt.evaluations
     opt.tell(f)
@@ -139,7 +136,7 @@ def _evaluate_vectorized(work: Work, x: NDArray[np.float64], fun: Callable[[Any]
 
 
 def _hits(outcomes: list[Outcome | None], target: float | None) -> bool:
-    """The target is reached and no earlier slot is still out: what follows changes nothing."""
+    """Whether the target is reached and all earlier slots are evaluated: later ones change nothing."""
     if target is None:
         return False
     for outcome in outcomes:

@@ -1,8 +1,8 @@
-"""Taking back failures that say nothing about their points: the search goes on as if they had not happened.
+"""`forget_failures`: cancel failures that were not caused by their points.
 
-The log keeps every row. A further row for each point says that those before it do not count; all of these are
-written in one transaction. Evaluations after the first of the failures depend on it: they are taken back too,
-and the run is replayed from its first snapshot.
+The log keeps every row; a further row for each point cancels the earlier ones, all in one transaction. Later
+evaluations depend on the first of these failures, so they are cancelled too, and the run is replayed from a
+snapshot before it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fmnes.storage.log import EvaluationLog
 from fmnes.storage.rows import Logged
 
 Matches = Callable[[Logged], bool]
-#: Reasons that are shown where none was meant.
+#: Reasons shown in the error if none matches.
 _SHOWN = 5
 
 

@@ -18,15 +18,12 @@ from fmnes.outcome import Outcome, from_number
 from fmnes.result import Columns, Failure, Vector, View
 from fmnes.storage.snapshot import Arrays
 
-# -- One row per generation; of a very long run every second one, then every fourth, and always the last.
-#
-# The history is part of every snapshot, so it must stay small.
+# -- The history: one row per generation, thinned out in very long runs, as it is part of every snapshot
 
-
-#: What they hold is said there. A snapshot has them in this order.
+#: Snapshots have the columns in this order.
 COLUMNS = tuple(Columns.__annotations__)
 _WHOLE = ("restart", "generation", "evaluations")
-#: Rows; when there are so many, every second one goes.
+#: Maximum number of rows; when it is reached, every second one is dropped.
 MAX_ROWS = 2**15
 
 
@@ -103,10 +100,9 @@ class History:
         return cast(Columns, columns)
 
 
-# -- The failure ledger: which points failed, for which reason, how often.
+# -- Failures by reason
 
-
-#: Reasons kept apart, and points of each; the rest is only counted, for the ledger is part of every snapshot.
+#: Reasons kept apart, and points of each; the rest is only counted, as this is part of every snapshot.
 MAX_REASONS = 1000
 MAX_POINTS = 100
 #: Coordinates kept in all; of a reason's first point there may be more, up to the second number.
@@ -142,7 +138,7 @@ class Ledger:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("evaluation failed: %s", one_line(reason))
         if reason not in self._entries:
-            reason = self._told(reason)
+            reason = self._entry_name(reason)
         if reason not in self._entries:
             self._entries[reason] = _Entry(self._affordable(outcome.detail))
         entry = self._entries[reason]
@@ -152,8 +148,8 @@ class Ledger:
             entry.points.append(np.array(x))
             self._numbers += len(x)
 
-    def _told(self, reason: str) -> str:
-        """As what a new reason is told: itself, its kind if there are very many alike, or one of the rest."""
+    def _entry_name(self, reason: str) -> str:
+        """The entry of a new reason: itself, its kind if many reasons differ only in numbers, or the rest."""
         kind = kind_of(reason)
         if kind in self._entries:
             return kind
@@ -218,14 +214,11 @@ class Ledger:
         return [Failure(reason, e.count, np.array(e.points), e.detail) for reason, e in entries]
 
 
-# -- What a snapshot, or the ending of a run, holds for those who read the run: its history and its
-# failures.
-#
-# It is read without the search, which a reader need not load.
+# -- Reading both without loading the search
 
 
 def read_records(metadata: dict[str, Any], arrays: Arrays) -> tuple[History, Ledger]:
-    """Raises SnapshotError for what was never written."""
+    """The history and the failures of a snapshot or `result.npz`. Raises SnapshotError."""
     try:
         run = metadata["run"]
         history = History.restore(run["history"], np.asarray(arrays["history"], dtype=float))

@@ -1,9 +1,8 @@
-"""What ends a run from outside: Ctrl-C, SIGTERM, and a wish in its directory. To the loop they are one thing.
+"""Interrupts: Ctrl-C, SIGTERM, and stop requests in the run directory.
 
-Each is a KeyboardInterrupt in the thread of the loop. A wish comes as a real signal, so that it ends whatever
-is waited for: a program that runs for an hour, a worker, an executor, a sleep of the objective. Where no
-signal may be sent (the loop is not in the main thread, or others handle SIGTERM and SIGINT), the loop itself
-looks between two evaluations.
+Each becomes a KeyboardInterrupt in the thread of the loop. A stop request is sent as a real signal, so it
+also ends a wait for a program, a worker or an executor. If no signal can be sent (the loop is not in the main
+thread, or the application handles SIGTERM and SIGINT), the loop checks between two evaluations.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ from pathlib import Path
 from fmnes._logging import logger
 from fmnes.storage.stop_request import has_stop_request, remove_stop_request
 
-#: How often it is looked for a wish: it is to be seen within a second.
+#: Polling interval for stop requests, which should be noticed within a second.
 LOOK_SECONDS = 0.5
 
 
 class StopRequestWatcher:
-    """Watches the run directory for a wish to stop, in a thread of its own, while the loop runs."""
+    """Watches the run directory for stop requests, in a thread, while the loop runs."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
         self._loop: int | None = None
-        """The thread of the loop; None where no signal reaches it."""
+        """The thread of the loop; None if no signal reaches it."""
         self._sending = threading.Lock()
-        """Held where a signal is sent: no longer than the loop is there to take it."""
+        """Held while a signal is sent, so that the loop has not ended by then."""
         self._over = threading.Event()
         self._wanted = False
 
     def __enter__(self) -> StopRequestWatcher:
         if threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_kill"):
             self._loop = threading.get_ident()
-        threading.Thread(target=self._watch, name="fmnes wishes", daemon=True).start()
+        threading.Thread(target=self._watch, name="fmnes stop requests", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -47,7 +46,7 @@ class StopRequestWatcher:
             self._over.set()
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt if a signal could not."""
+        """Raises KeyboardInterrupt if no signal could be sent."""
         if self._wanted:
             raise KeyboardInterrupt
 
@@ -58,16 +57,16 @@ class StopRequestWatcher:
         else:
             return
         logger.info("asked to stop by %s", asked_by)
-        # Not both at a time: a second interrupt means no more patience. But the objective may swallow one.
+        # Not both at once, as a second interrupt ends immediately; but the objective may swallow the signal.
         if not self._send() or not self._over.wait(LOOK_SECONDS):
             self._wanted = True
 
     def _send(self) -> bool:
-        """A signal to the loop, if there is one that we know to be a KeyboardInterrupt there."""
+        """Send the loop a signal that raises KeyboardInterrupt there; returns whether there is one."""
         with self._sending:
             if self._loop is None or self._over.is_set():
                 return False
-            # SIGTERM first: what a shell starts with "&" ignores SIGINT.
+            # SIGTERM first: a process started with "&" ignores SIGINT.
             for number, handler in (
                 (signal.SIGTERM, interrupt),
                 (signal.SIGINT, signal.default_int_handler),
@@ -85,15 +84,15 @@ def interrupt(*_: object) -> None:
 
 @contextlib.contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Batch systems end a job with SIGTERM: taken like Ctrl-C, so that the run ends with what it has.
+    """Treat SIGTERM, with which batch systems end a job, like Ctrl-C.
 
-    Only where it is kept, so that it can be resumed: a script must not swallow a signal that is meant for it.
+    Only for runs with a directory, which can be resumed: other scripts must not swallow the signal.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.getsignal(signal.SIGTERM)
-    # `ray.init` sets a handler that ends the script; any other one is somebody's who cares for it.
+    # Replace the handler of `ray.init`, which ends the script, but not one that the user has set.
     rays = str(getattr(before, "__module__", "")).partition(".")[0] == "ray"
     if before is not signal.SIG_DFL and not rays:
         yield

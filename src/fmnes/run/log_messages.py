@@ -1,4 +1,4 @@
-"""What a run says through `logging` as it goes; see _logging.py."""
+"""The log messages of a run; see _logging.py."""
 
 from __future__ import annotations
 

@@ -36,14 +36,13 @@ from fmnes.run.state import ConfirmedSearch, StartPoint, StoppedWorking
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import budget_spent, fails_at, limit_reached, steps_below, stop_at, target_reached
 
-# -- From one search of a run to the next: when all of them are over, which comes next, and how it begins.
-
+# -- From one search to the next
 
 _GENERATION_BEST = COLUMNS.index("generation_best")
 
 
 def run_limit_reached(state: RunState, settings: Settings) -> Stop | None:
-    """The user's limits, which are on all searches together."""
+    """Why the run ends by the target or the budget of all searches together, if so."""
     best = state.totals.best_with(state.opt)
     return target_reached(best, state.opt.target) or budget_spent(state.evaluations, settings.max_evaluations)
 
@@ -53,7 +52,7 @@ def evaluations_left(state: RunState, settings: Settings) -> int | None:
 
 
 def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> Plan | None:
-    """The search after the one that ended so; None: the run is over. timed: a deadline ends the run."""
+    """The next search, or None if the run is over. timed: there is a deadline."""
     left = evaluations_left(state, settings)
     if not stop.reason.restartable or (left is not None and left <= 0):
         return None
@@ -70,7 +69,7 @@ def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> P
 
 
 def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
-    """All searches; the present one has ended so."""
+    """Summaries of all searches; the present one has ended with `stop`."""
     plan, opt = state.searches.plan, state.opt
     gained = plan.kind != "look" or has_gained(state)
     return [
@@ -88,24 +87,24 @@ def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
 
 
 def has_gained(state: RunState) -> bool:
-    """Has the present search found something better than those before?"""
+    """Whether the present search found a better point than those before."""
     return is_better(state.opt.best.fun, state.totals.best.fun, _first_value(state))
 
 
 def _settled_elsewhere(state: RunState) -> bool:
-    """Has the present search seen something better than where it ended, as in another basin?"""
+    """Whether the present search has seen a better value than where it ended, as in another basin."""
     last = min(state.opt.recent_bests, default=np.inf)
     return bool(np.isfinite(last)) and is_better(state.opt.best.fun, last, _first_value(state))
 
 
 def _first_value(state: RunState) -> float:
-    # As plain floats: what is decided from them goes into a snapshot, which takes no bool of NumPy.
+    # Plain floats: a bool of NumPy cannot be stored in a snapshot.
     firsts = [state.start.value, *state.history.rows[:1, _GENERATION_BEST].tolist()]
     return max((f for f in firsts if np.isfinite(f)), default=state.totals.best.fun)
 
 
 def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> None:
-    """The search that has ended so is over, and the one of the plan begins."""
+    """Begin the planned search after the present one has ended with `stop`."""
     opt = state.opt.again(
         _origin(state, plan.origin),
         state.searches.first.sigma0 * plan.step,
@@ -125,7 +124,7 @@ def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> N
 
 
 def check_origin(opt: Optimizer, restart_from: str) -> None:
-    """Raises ArgumentError unless a restart can begin there."""
+    """Raises ArgumentError unless restarts can begin at this origin."""
     if restart_from == "uniform" and not opt.has_finite_bounds:
         raise ArgumentError(
             "restart_from: found 'uniform' and not all bounds finite; wanted finite bounds, or 'start'"
@@ -145,11 +144,11 @@ def _origin(state: RunState, origin: str) -> NDArray[np.float64]:
     return state.searches.first.x0
 
 
-# -- The result of a run: of all its searches together.
+# -- The result
 
 
 def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
-    """The last search ended so. second_look: was one wanted?"""
+    """The result after the last search ended with `stop`. second_look: the option."""
     opt, totals = state.opt, state.totals
     last = opt.result(stop)
     best = totals.best_with(opt)
@@ -182,14 +181,11 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
     )
 
 
-# -- The one loop: ask, evaluate, tell, observe, stop.
+# -- The loop: ask, evaluate, tell, observe, stop
 #
-# `work.py` is what it takes to evaluate, `waves.py` and `flow.py` do it, `losses.py` and `doubts.py` judge
-# what
-# comes of it, `succession.py` leads from search to search, and `conclusion.py` is the end.
+# `evaluate.py` and `overlap.py` evaluate, and `checks.py` checks the outcomes.
 
-
-#: The name of the start's own evaluation.
+#: The name of the evaluation of the start.
 _START = (START, 0, 0)
 
 
@@ -206,7 +202,7 @@ class Loop:
         callback: Callable[[View], Any] | None,
         progress: Progress | None,
         snapshots: Snapshots | None,
-        wishes: StopRequestWatcher | None,
+        stop_requests: StopRequestWatcher | None,
     ) -> None:
         """deadline: in time.monotonic()."""
         self.state = state
@@ -217,20 +213,20 @@ class Loop:
             LostEvaluations(settings.retries),
             OutcomeChecks(settings.on_error == "raise", state),
             deadline,
-            wishes,
+            stop_requests,
         )
         self._callback = callback
         self._progress = progress
         self._snapshots = snapshots
         self._seen = -1
-        """The generation that was observed last."""
+        """The last generation that was observed."""
 
     def run(self) -> Result:
-        """To the end, restarts included."""
+        """Run to the end, restarts included."""
         state, work = self.state, self._work
         log_messages.begins(state, self._settings.max_evaluations)
         try:
-            with work.wishes or nullcontext():
+            with work.stop_requests or nullcontext():
                 stop = self._run_all()
         except KeyboardInterrupt:  # outside of an evaluation
             stop = work.interrupted()
@@ -251,7 +247,7 @@ class Loop:
         while plan := plan_next(state, settings, stop, timed=self._work.deadline is not None):
             try:
                 begin_next(state, settings, plan, stop)
-            except ArgumentError:  # so many points do not fit into this machine
+            except ArgumentError:  # the population does not fit into memory
                 break
             self._work.losses.clear()
             log_messages.searches_again(plan, stop, state.evaluations)
@@ -261,11 +257,11 @@ class Loop:
         return stop
 
     def _evaluate_start(self) -> Stop | None:
-        """The start itself, before the first search: counted, but not ranked."""
+        """Evaluate the start before the first search: it is counted, but not ranked."""
         state, settings, work = self.state, self._settings, self._work
         if not state.start.open:
             return None
-        if stop := run_limit_reached(state, settings):  # what is known already reaches the target
+        if stop := run_limit_reached(state, settings):  # a known value reaches the target
             return stop
         x = state.opt.start_point
         known = state.opt.known(x)
@@ -289,13 +285,13 @@ class Loop:
         return stop
 
     def _note_start(self, value: float, fault: str = "") -> None:
-        """value: NaN where it fails. What is done about that is a departure: published methods stay so."""
+        """Note the value of the start, NaN if it failed; only adaptive methods react to that."""
         state = self.state
         state.start = StartPoint(made=True, value=value, fault=fault)
         state.opt.start_failed = bool(np.isnan(value)) and state.opt.strategy.adapts_population_size
 
     def _run_one(self) -> Stop:
-        """One search, to its end."""
+        """Run one search to its end."""
         work, flow = self._work, self.state.opt.overlap_scheduler
         self._seen = -1
         if stop := run_limit_reached(self.state, self._settings):
@@ -316,7 +312,7 @@ class Loop:
         return stop
 
     def _look(self) -> Stop | None:
-        """Whether to stop; a generation that has just ended is observed."""
+        """Observe a generation that has just ended; returns a reason to stop."""
         opt = self.state.opt
         stop = limit_reached(opt)
         if opt.generation != self._seen or stop:
@@ -330,7 +326,7 @@ class Loop:
         return stop
 
     def _nothing_gained(self, view: View) -> Stop | None:
-        """A second look need not go on to the last digit: its steps are short again, nothing is better."""
+        """End a confirmation search (second_look) early if its steps are short again without a gain."""
         if self.state.searches.plan.kind != "look" or has_gained(self.state):
             return None
         return steps_below(self.state.opt, CONFIRM_XTOL, view)

@@ -1,4 +1,4 @@
-"""Ahead of the generations: points go out whenever somebody is free, and generations end on the way."""
+"""Overlapping generations: idle workers receive points of the next generation before the present one ends."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fmnes.search.overlap import OverlapScheduler
 from fmnes.search.stopping import limit_reached
 from fmnes.storage.rows import Logged, x_hash
 
-#: What is done when a generation has ended; says whether to stop.
+#: Called when a generation has ended; returns a reason to stop.
 Look = Callable[[], Stop | None]
 
 
 def evaluate_overlapping(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
-    """Until there is a reason to stop, or nobody has anything to do."""
+    """Evaluate until there is a reason to stop, or no task is left."""
     supply = TaskStream(lambda: _next_task(work, flow))
     try:
         with closing(work.evaluator(supply, work.deadline)) as finished:
@@ -32,22 +32,22 @@ def evaluate_overlapping(work: Work, flow: OverlapScheduler, look: Look) -> Stop
                 work.doubts.check_outcome(outcome, first=work.state.evaluations == 0)
                 if stop := _take_in(work, flow, look, (task.generation, task.slot, task.redraw), outcome):
                     return stop
-                work.check_wishes()
+                work.check_stop_request()
     except KeyboardInterrupt:
         return work.interrupted()
     except StorageError as error:
         return Stop(StopReason.STORAGE, str(error))
-    for task in supply.left():  # nothing has come of them
+    for task in supply.left():  # they were not evaluated
         flow.give_back((task.generation, task.slot, task.redraw))
-    if seconds := work.losses.seconds_to_next():  # for what was lost, and for nothing else
+    if seconds := work.losses.seconds_to_next():  # only lost points are left
         work.pause(seconds)
     return None
 
 
 def recall(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
-    """What the log knows of this search, told in the order in which it came: the same happens again.
+    """Replay the evaluations of this search that the log has, in order of completion.
 
-    An answer to another point, as another version of NumPy may draw, is only remembered.
+    The value of a point that is not drawn again, as with another version of NumPy, is only noted.
     """
     answers = getattr(work.evaluator, "answers", None)
     if answers is None:
@@ -64,7 +64,7 @@ def recall(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
         slots.setdefault(row.key.generation, []).append(row.key.slot)
     expected = -1
     for row in rows:
-        if expected != opt.generation:  # those that come late have to be out when it ends
+        if expected != opt.generation:  # late results must be pending when it ends
             expected = opt.generation
             flow.expect(slots.get(expected, ()))
         name = row.key[1:4]
@@ -90,7 +90,7 @@ def _next_task(work: Work, flow: OverlapScheduler) -> Task | None:
 
 
 def _take_in(work: Work, flow: OverlapScheduler, look: Look, name: Name, outcome: Outcome) -> Stop | None:
-    """One outcome, in the order in which they come."""
+    """Process one outcome."""
     state, opt = work.state, work.state.opt
     worst, stop = work.losses.tally([name], [outcome])
     if outcome.status == "lost":

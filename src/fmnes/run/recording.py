@@ -18,20 +18,17 @@ from fmnes.storage.log import EvaluationLog
 from fmnes.storage.log_reader import Batch
 from fmnes.storage.rows import MAX_STORED_DIMENSION, Key, Known, Logged, x_hash
 
-# -- An evaluator that remembers: what the log knows is answered from it, the rest is evaluated and
-# logged.
+# -- Recording in the log
 #
-# That is all there is to a resume: the optimizer asks for the same points again, and each try of each of
-# them
-# ends as it did before, a lost one too. Only what the log does not know is run.
+# A resumed optimizer asks for the same points again. Every attempt that the log has, lost ones included, is
+# answered from it; the others are evaluated and written.
 
-
-#: Seconds between the ends of two evaluations, at least: more than the rounding of such a time.
+#: Minimum seconds between the ends of two evaluations: more than the rounding of such a time.
 _APART = 1e-6
 
 _Row = TypeVar("_Row", Known, Logged)
 
-#: The fault of a row that takes back those of its point before it.
+#: The fault of a row that cancels the earlier rows of its point.
 _TAKEN_BACK = "forgotten"
 #: A row that takes back a failure.
 FORGOTTEN = Outcome("lost", reason="the run stopped here; it is evaluated again", fault=_TAKEN_BACK)
@@ -41,19 +38,21 @@ _FORGOTTEN_LOSS = replace(FORGOTTEN, reason="it was lost after a failure that wa
 
 
 class RecordingEvaluator:
+    """Answers tasks from the log, evaluates the others, and writes them to the log."""
+
     def __init__(self, evaluator: Evaluator, log: EvaluationLog) -> None:
         self._evaluator = evaluator
         self._log = log
         self._faults: list[Task] = []
-        """The tasks that came out with a fault, with the attempt that the log has last.
-        Those of this batch; and of the start, while its own batch is the first generation."""
+        """The tasks of this batch that failed with an error, with the last attempt in the log; the start
+        counts as part of the first generation."""
         self.evaluated = 0
-        """Evaluations that were made, and not remembered."""
+        """The number of evaluations that were made rather than replayed."""
         self._ended = 0.0
-        """When the last one ended, in seconds since the epoch."""
+        """End of the last evaluation, in seconds since the epoch."""
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
-        if isinstance(tasks, TaskStream):  # whoever hands out ahead has asked for the answers before
+        if isinstance(tasks, TaskStream):  # overlapping generations call `answers` first
             yield from self._made(tasks, deadline)
             return
         rest: list[tuple[int, Task]] = []
@@ -83,15 +82,15 @@ class RecordingEvaluator:
                 yield rest[i][0], outcome
 
     def _made(self, tasks: Sequence[Task], deadline: float | None) -> Outcomes:
-        """What is evaluated now, each on disk before it is told."""
+        """Evaluate, and write each row before its outcome is passed on."""
         began = time.monotonic()
         with closing(self._evaluator(tasks, deadline)) as finished:
             for i, outcome in finished:
                 task = tasks[i]
                 self.evaluated += 1
-                # Whoever makes several at a time has measured them; else we have waited for this one alone.
+                # Parallel evaluators measure the time; otherwise it is the time since the last outcome.
                 seconds = time.monotonic() - began if math.isnan(outcome.seconds) else outcome.seconds
-                # By their ends evaluations can be told in the order in which they came, whatever the clock.
+                # A replay sorts by the ends of evaluations, so they must increase even if the clock does not.
                 self._ended = max(time.time(), self._ended + _APART)
                 try:
                     self._log.record(Key(*task.key), outcome, task.x, self._ended - seconds, seconds)
@@ -99,16 +98,13 @@ class RecordingEvaluator:
                     raise StorageError(str(error)) from error
                 if _broke(outcome):
                     if isinstance(tasks, TaskStream) and task.generation > 0:
-                        self._faults.clear()  # beyond the first generation one alone stops the run, if any
+                        self._faults.clear()  # after the first generation a single one may stop the run
                     self._faults.append(task)
                 yield i, outcome
                 began = time.monotonic()
 
     def answers(self, restart: int, since: int) -> tuple[list[Logged], dict[tuple[int, int, int], int]]:
-        """What is known of this search from a generation on, in the order in which it came.
-
-        Without what was taken back. And how many tries of each point are in the log.
-        """
+        """The valid rows of a search from a generation on, in order of completion, and attempts per point."""
         tries: dict[tuple[int, int, int], list[Logged]] = {}
         for row in self._log.since(restart, since):
             tries.setdefault(row.key[1:4], []).append(row)
@@ -121,9 +117,9 @@ class RecordingEvaluator:
         return counting, {name: rows[-1].key.attempt + 1 for name, rows in tries.items()}
 
     def forget_faults(self) -> None:
-        """What broke in the last batch stopped the run: whoever resumes it has mended the objective.
+        """Cancel the failures of the last batch, which stopped the run: a resume evaluates them again.
 
-        All of it or nothing, and on disk: a resumed run may be killed before it has made them again.
+        In one transaction: a resumed run may be killed before it has repeated them.
         """
         now = time.time()
         self._log.record_many(
@@ -137,17 +133,17 @@ class RecordingEvaluator:
 
 
 def taken_back(outcome: Outcome) -> Outcome:
-    """What the log says after a row with this outcome, which does not count any more."""
+    """The outcome of the row that cancels one with this outcome."""
     return {"infeasible": FORGOTTEN, "value": FORGOTTEN_VALUE, "lost": _FORGOTTEN_LOSS}[outcome.status]
 
 
 def uncounted(outcome: Outcome) -> bool:
-    """Whether it is such a row."""
+    """Whether it is the outcome of a cancelling row."""
     return outcome.fault == _TAKEN_BACK
 
 
 def _since_forgotten(rows: Sequence[_Row]) -> Sequence[_Row]:
-    """The tries that count: those after the last one that was taken back."""
+    """The attempts that count: those after the last cancelled one."""
     last = max((i for i, row in enumerate(rows) if uncounted(row.outcome)), default=-1)
     return rows[last + 1 :]
 
@@ -156,10 +152,12 @@ def _broke(outcome: Outcome) -> bool:
     return outcome.status == "infeasible" and bool(bug_name(outcome))
 
 
-# -- An evaluator that keeps in memory what it has made, as the log of a run directory does on disk.
+# -- Recording in memory
 
 
 class MemoryRecorder:
+    """Keeps every evaluation in memory."""
+
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
         self._made: list[tuple[Task, Outcome, float, float]] = []
@@ -168,14 +166,14 @@ class MemoryRecorder:
         began = time.monotonic()
         with closing(self._evaluator(tasks, deadline)) as finished:
             for position, outcome in finished:
-                # Whoever makes several at a time has measured them; else we have waited for this one alone.
+                # Parallel evaluators measure the time; otherwise it is the time since the last outcome.
                 seconds = time.monotonic() - began if math.isnan(outcome.seconds) else outcome.seconds
                 self._made.append((tasks[position], outcome, time.time() - seconds, seconds))
                 yield position, outcome
                 began = time.monotonic()
 
     def batches(self) -> list[Batch]:
-        """All of them, in the order of their names."""
+        """All evaluations, by key."""
         if not self._made:
             return []
         made = sorted(self._made, key=lambda one: one[0].key)

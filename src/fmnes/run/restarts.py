@@ -1,7 +1,7 @@
-"""What the next search of a run is: a restart, a second look, or none.
+"""The next search of a run: a restart, a confirmation search (second_look), or none.
 
-Decided from plain data, what the searches so far came to, and from the run's random numbers: a resumed run
-decides the same.
+The decision follows from summaries of the past searches and the random numbers of the run, so a resumed run
+decides the same. The kind "look" is a confirmation search.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS = ("first", "large", "small", "look")
 
 #: Large searches of "bipop" where no budget ends the run, as in Hansen's own code.
 MAX_LARGE = 9
-#: A second look begins with this share of sigma0 and this multiple of λ₀: wide enough to leave the place
+#: A confirmation search begins with this share of sigma0 and multiple of λ₀: wide enough to leave the place
 #: where the steps have vanished, with points enough not to be led astray again (with 2 λ₀ "fm-nes" was, on
 #: the beam of `fmnes init`).
 CONFIRM_STEP = 0.1
@@ -30,15 +30,15 @@ CONFIRM_POPULATION_ADAPTIVE = 2
 CONFIRM_XTOL = 1e-3
 #: A gain is more than this share of what the run has gained since its start.
 CONFIRM_GAIN = 1e-6
-#: Looks, most of which gained something, after which the run gives up: there may be more to find.
+#: Maximum number of confirmation searches.
 MAX_CONFIRMATIONS = 10
-#: Looks are made with twice the points, because too few succeeded, so often at most.
+#: Maximum number of doublings of their population because too few points succeeded.
 MAX_DOUBLINGS = 5
-#: Endings of a search that believes to be there.
+#: Stop reasons that mean the search converged.
 CONVERGED_REASONS = (StopReason.XTOL, StopReason.FTOL, StopReason.ILL_CONDITIONED)
-#: What the message of a search adds that has converged to nothing.
+#: Added to the message if a search converged with too few successes.
 UNSUPPORTED = "; too few evaluations succeeded for this to be an answer"
-#: The budget's endings.
+#: Stop reasons of a budget.
 BUDGET_REASONS = (StopReason.MAX_EVALUATIONS, StopReason.MAX_SECONDS)
 
 
@@ -53,18 +53,18 @@ class Plan(NamedTuple):
 
 
 class SearchSummary(NamedTuple):
-    """What a search came to."""
+    """The outcome of a search."""
 
     kind: str
     population_size: int
     evaluations: int
     gained: bool
-    """Of a look: did it find something better? (True for any other search.)"""
+    """Whether a confirmation search found a better point; True for other searches."""
     failing: bool
-    """Did points fail where it ended, or has it seen a better place than that?"""
+    """Whether points failed where it ended, or it has seen a better value elsewhere."""
     stop: Stop
     supported: bool = True
-    """Did enough evaluations succeed while its steps became shorter?"""
+    """Whether enough evaluations succeeded while its steps became shorter."""
 
     @property
     def needs_confirmation(self) -> bool:
@@ -98,10 +98,10 @@ def next_search(
     rng: np.random.Generator,
     adaptive: bool = False,
 ) -> Plan | None:
-    """After these searches, the last of which has just ended by itself.
+    """The search after these, or None.
 
-    look: is a second look wanted where it is due? limited: does a budget end the run? even: must λ be?
-    adaptive: does the method draw more points by itself?
+    look: the option `second_look`. limited: the run has a budget. even: λ must be even.
+    adaptive: the method adapts λ itself.
     """
     plan = _restart(searches, restarts, restart_from, limited, even, rng)
     if plan is None and look:
@@ -117,8 +117,7 @@ def _restart(
     even: bool,
     rng: np.random.Generator,
 ) -> Plan | None:
-    """Twice the points each time; or "bipop", large searches and small ones, and next comes the kind that has
-    used fewer evaluations.
+    """Twice the population each time; with "bipop" the kind, large or small, with fewer evaluations so far.
 
     N. Hansen, "Benchmarking a BI-Population CMA-ES on the BBOB-2009 Function Testbed", 2009.
     """
@@ -139,9 +138,9 @@ def _restart(
 
 
 def _look(searches: Sequence[SearchSummary], more: int) -> Plan | None:
-    """A search that settled where points fail may have shrunk its steps too early: look again from there.
+    """A confirmation search, if a search converged where points fail: its steps may have shrunk early.
 
-    Where too few points succeeded to say so, with twice as many points each time.
+    If too few points succeeded, with twice the population each time.
     """
     looks = sum(s.kind == "look" for s in searches)
     last = searches[-1]
@@ -155,16 +154,15 @@ def _look(searches: Sequence[SearchSummary], more: int) -> Plan | None:
 
 
 def is_better(now: float, before: float, first: float) -> bool:
-    """Is a value lower than the best before by more than digits? `first`: a value from the run's start."""
+    """Whether a value is below the best before by more than rounding. first: an early value of the run."""
     return before - now > max(CONFIRM_GAIN * (first - now), 1e-12 * abs(now))
 
 
 def has_converged(searches: Sequence[SearchSummary], look: bool) -> bool:
-    """May the run be called a success, as far as its searches tell? The last one is over.
+    """Whether the searches of a run that has ended count as converged. look: the option `second_look`.
 
-    look: were second looks wanted? One that found nothing better also vouches for a search whose shape became
-    too elongated: at an edge of the feasible region that is how a good search may end. One that the budget
-    cut vouches for nothing, and takes nothing back that had converged.
+    A confirmation search without a gain also confirms one that ended ill-conditioned, as good searches may
+    at an edge of the feasible region. One that the budget cut short changes nothing.
     """
     last = searches[-1]
     if not last.gained and last.stop.reason in BUDGET_REASONS:
@@ -175,7 +173,7 @@ def has_converged(searches: Sequence[SearchSummary], look: bool) -> bool:
 
 
 def ending(searches: Sequence[SearchSummary]) -> tuple[Stop, str]:
-    """Why the run ended, and what second looks add to it."""
+    """Why the run ended, and the addition of confirmation searches to the message."""
     stop = searches[-1].stop
     doubt = "" if searches[-1].supported or not stop.reason.restartable else UNSUPPORTED
     looks = [s for s in searches if s.kind == "look"]

@@ -1,4 +1,4 @@
-"""Going on with a run: after a crash, a power cut, Ctrl-C, or with a larger budget."""
+"""`fmnes.resume`: continue a run, or read the result of a finished one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fmnes.run.stored_result import read_whole_result
 from fmnes.storage.directory import RESULT, RunDirectory
 
 _UNCHANGED: Any = Default("unchanged")
-#: Endings after which there is more to do, as soon as the run is taken up again.
+#: Stop reasons after which a resumed run has more to do.
 _OPEN_ENDINGS = {
     reason.name
     for reason in (
@@ -157,7 +157,7 @@ def resume(
             if not ended:
                 evaluator = settings.evaluator(objective, executor, len(state.opt.x0), run_dir, space)
                 check_takes_stream(evaluator, state.opt.overlap)
-                directory.finish(None)  # it goes on: the old result is not its result any more
+                directory.finish(None)  # the old result is no longer valid
             directory.update_config(replace(config, settings=settings).as_json())
             return run_session(
                 state,
@@ -172,7 +172,7 @@ def resume(
 
         try:
             result = go_on()
-        except BrokenByTheLog:  # by what is taken back now
+        except BrokenByTheLog:  # these failures are cancelled now
             result = go_on()
     if ending is not None and ending.get("nfev") == result.nfev:
         _warn_of_failures(result)
@@ -217,7 +217,7 @@ def _has_ended(ending: dict[str, Any] | None) -> bool:
 
 
 def _ending(directory: RunDirectory) -> dict[str, Any] | None:
-    """The run's result. One that cannot be read says nothing: all that is in it follows from the log."""
+    """The stored result; None if it is damaged, as it follows from the log."""
     try:
         return directory.result
     except RunError:
@@ -225,7 +225,7 @@ def _ending(directory: RunDirectory) -> dict[str, Any] | None:
 
 
 def _state(directory: RunDirectory, settings: Settings) -> RunState:
-    """The run as its last snapshot has it, with the budgets it is to go on with."""
+    """The run as of its last snapshot, with the present budgets."""
     saved = directory.read_snapshot()
     if saved is None:
         evaluations = directory.log.count()
@@ -282,7 +282,7 @@ def _check_objective(path: Path, config: RunConfig, fun: Any) -> None:
 
 
 def _command(path: Path, objective: dict[str, Any]) -> Command:
-    """The Command of the run. Its environment may have secrets and is not kept: a problem file has it."""
+    """The Command of the run; its environment, which is not stored, comes from the problem file."""
     try:
         command = command_from(objective)
     except (ArgumentError, TypeError) as error:
@@ -306,12 +306,12 @@ def _command(path: Path, objective: dict[str, Any]) -> Command:
 
 
 def _plain(value: Any) -> Any:
-    """As it was read from JSON."""
+    """The value as JSON returns it."""
     return list(value) if isinstance(value, tuple) else value
 
 
 class _NothingLeft:
-    """Stands for the objective of a run that has ended: everything it needs is in the log."""
+    """The evaluator of a run that has ended: the log has every evaluation."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory

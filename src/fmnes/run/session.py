@@ -1,7 +1,4 @@
-"""One session of a run: what a process needs around the loop, with or without a run directory under it.
-
-`minimize` begins a run and `resume` goes on with one; both end up here.
-"""
+"""One session of a run: the set-up around the loop that `minimize` and `resume` share."""
 
 from __future__ import annotations
 
@@ -41,17 +38,17 @@ def run_session(
     progress: bool,
     kept_as: Space | None,
 ) -> Result:
-    """Run to the end, and leave the result in the directory. Closes the evaluator.
+    """Run to the end, store the result in the directory, and close the evaluator.
 
-    Inside, a run of named parameters is all numbers; its user is told in the words of `space`.
-    kept_as: the evaluations stay in the result, in these words.
+    space: named parameters, in which the callback and the result are expressed.
+    kept_as: names and units of `result.evaluations`; None: without them.
     """
     kept: EvaluationLog | MemoryRecorder | None = directory.log if directory else None
     left = None if settings.max_seconds is None else settings.max_seconds - state.seconds
     with contextlib.ExitStack() as around:
         around.callback(evaluator.close)
         if directory:
-            evaluator = around.enter_context(_remembering(evaluator, directory))
+            evaluator = around.enter_context(_recording(evaluator, directory))
             around.enter_context(sigterm_interrupts())
         elif kept_as:
             evaluator = kept = MemoryRecorder(evaluator)
@@ -66,7 +63,7 @@ def run_session(
             callback=_in_words(callback, space),
             progress=shown,
             snapshots=Snapshots(directory) if directory else None,
-            wishes=StopRequestWatcher(directory.path) if directory else None,
+            stop_requests=StopRequestWatcher(directory.path) if directory else None,
         )
         result = loop.run()
     if directory:
@@ -85,33 +82,33 @@ def _in_words(callback: Callable[[View], Any] | None, space: Space | None) -> Ca
 def table_of(kept: EvaluationLog | MemoryRecorder, words: Space) -> Evaluations | None:
     try:
         return Evaluations.of(kept.batches(), words)
-    except RunError as error:  # a disk that fails now must not take the result from the caller
+    except RunError as error:  # a failing disk must not lose the result
         warn(f"the evaluations cannot be given: {error}")
         return None
 
 
 class BrokenByTheLog(ObjectiveError):
-    """The objective looked broken, and nothing new was evaluated to say so: it may have been mended."""
+    """The objective looked broken by the log alone, without a new evaluation: it may work again."""
 
 
 @contextlib.contextmanager
-def _remembering(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Evaluator]:
-    """An evaluator that remembers; what breaks the run is not remembered."""
-    remembering = RecordingEvaluator(evaluator, directory.log)
+def _recording(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Evaluator]:
+    """A RecordingEvaluator; failures that end the run with an error are cancelled in the log."""
+    recording = RecordingEvaluator(evaluator, directory.log)
     try:
-        yield remembering
+        yield recording
     except ObjectiveError as error:
-        # A full disk must not hide what is wrong with the objective.
+        # A full disk must not hide the error of the objective.
         with contextlib.suppress(RunError):
             if isinstance(error, StoppedWorking):
                 _forget(directory, error.reason)
             else:
-                remembering.forget_faults()
-        if not remembering.evaluated:
+                recording.forget_faults()
+        if not recording.evaluated:
             raise BrokenByTheLog(*error.args) from None
         raise
 
 
 def _forget(directory: RunDirectory, reason: str) -> None:
-    """All evaluations that failed with this reason: it was new, so that they are those of the streak."""
+    """Cancel all evaluations that failed with this reason, which was new: they are the streak."""
     take_back(directory, lambda row: row.outcome.reason == reason)

@@ -1,7 +1,7 @@
-"""Snapshots of a run: what is in one, how often one is written, and that it can be read back.
+"""Snapshots of a run: their content, how often they are written, and how they are restored.
 
-Each part of a run dumps and restores itself, beside its own fields; here they are put together. What was
-evaluated since the last snapshot is in the log, so a snapshot only saves replaying it.
+Each part of a run dumps and restores itself; this module combines them. Evaluations after the last snapshot
+are in the log, so a snapshot only shortens the replay.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import Arrays
 
-#: Seconds from one snapshot to the next, at least (0: one for each generation, whatever it costs), …
+#: Minimum seconds between snapshots (0: one per generation), …
 SNAPSHOT_SECONDS = 1.0
-#: … and times what the last one took: they never take more than 5 % of a run.
+#: … and the minimum as a multiple of the time the last one took: at most 5 % of a run.
 SNAPSHOT_REST = 20.0
 
 
 @dataclass
 class RunState:
-    """A run in progress, from its first search to the present one: all that a resumed one must know."""
+    """A run in progress: everything that a resumed run needs."""
 
     opt: Optimizer
     totals: Totals = field(default_factory=Totals)
     history: History = field(default_factory=History)
     failures: Ledger = field(default_factory=Ledger)
     seconds: float = 0.0
-    """What the sessions before this one have taken."""
+    """The time of the sessions before this one."""
     seed: int | None = None
     start: StartPoint = field(default_factory=StartPoint)
     streak: Streak = field(default_factory=Streak)
@@ -94,14 +94,14 @@ class RunState:
 
 
 class Snapshots:
-    """Writes a run to its directory whenever it is time for it."""
+    """Writes snapshots of a run at intervals."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
         self._due = -np.inf
 
     def take(self, state: RunState) -> None:
-        """To be called at the beginning of a generation. Raises StorageError if the disk does not take it."""
+        """Write a snapshot if it is due, at the beginning of a generation. Raises StorageError."""
         began = time.monotonic()
         if began < self._due:
             return

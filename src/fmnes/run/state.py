@@ -17,8 +17,7 @@ from fmnes.search.optimizer import Optimizer
 from fmnes.search.saved import Saved, count, finite
 from fmnes.storage.snapshot import Arrays
 
-# -- The searches of a run, as far as the next one depends on them; and its start, which comes before
-# them.
+# -- The start and the searches
 
 
 @dataclass
@@ -57,7 +56,7 @@ class First(NamedTuple):
 
 
 class ConfirmedSearch(NamedTuple):
-    """The search that a second look looks at: if nothing better is found, it is the answer."""
+    """The search that a confirmation search (second_look) checks; the answer unless that one gains."""
 
     x_mean: Vector
     covariance: NDArray[np.float64] | None
@@ -123,8 +122,7 @@ class Searches:
         return cls(first, Plan(kind, count(size), float(step), origin), past, confirmed_search)
 
 
-# -- A run is its start and one search or several: what all before the last one come to, and all together.
-
+# -- Totals
 
 _NONE = Best(None, np.inf, 0)
 
@@ -200,15 +198,11 @@ class Totals:
         return cls(**{name: count(counts[name]) for name in names}, best=best)
 
 
-# -- Consecutive evaluations that failed in one and the same way, and whether the objective stopped
-# working.
+# -- Streaks of equal failures, as when the objective has stopped working
 #
-# Points fail, and a search may come to a region where all of them do. So consecutive failures are
-# suspicious
-# only if they are faults (an exception, an exit code, an answer that cannot be read) with the same words
-# from
-# the same place, and the run had not met these before.
-
+# A search may enter a region where all points fail. So consecutive failures are suspicious only if they are
+# faults (an exception, an exit code, an unreadable answer) with the same text from the same place, and are
+# new in this run.
 
 #: Exceptions that are about the code and its installation, never about a point.
 NEVER_A_POINT = (
@@ -219,7 +213,7 @@ NEVER_A_POINT = (
     "IndentationError",
     "TabError",
 )
-#: How faults begin that all points in a region may have, or of which there is a warning.
+#: Beginnings of faults that all points of a region may have, or that cause a warning.
 _POINTWISE = ("timeout", "SIG", "signal ", WRONG_TYPE)
 #: What is enough of those, and of any fault that all evaluations since a resume had: one generation, between
 #: these numbers of evaluations.

@@ -1,4 +1,4 @@
-"""A warm start: where and how wide to begin, from what an earlier run came to."""
+"""Warm starts: the start, step size and covariance from an earlier run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import Resampling, Strategy
 
-#: The steps to begin with: twice the last ones, and at least this share of the first. How far a search has
-#: shrunk says how well it knew its own optimum, and nothing of how far away the new one is.
+#: The first steps are twice the last ones, and at least this share of the first ones: how far a search has
+#: shrunk does not say how far away the new optimum is.
 LEAST_STEP = 0.1
 #: Axes shorter than this share of the longest one are lengthened to it: at an edge of the feasible region a
 #: search ends flat, and that edge may lie elsewhere now.
@@ -49,7 +49,7 @@ def warm_start_arguments(
 
 
 def parameters_of(warm_start: Any) -> Mapping[str, Parameter] | None:
-    """The named parameters of what is begun from; None of arrays."""
+    """The named parameters of the earlier run; None with arrays."""
     if isinstance(warm_start, Result):
         return warm_start.parameters
     space = _ending(warm_start).space
@@ -108,7 +108,7 @@ def _shape(covariance: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]
 
 
 class _EndState(NamedTuple):
-    """What was there before, in the search's numbers."""
+    """The end of the earlier run, in the search's numbers."""
 
     x: Vector
     """The best point; or the mean, if there is none."""

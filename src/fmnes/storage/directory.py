@@ -21,24 +21,21 @@ from fmnes.storage.log import EvaluationLog, is_log, side_files, torn
 from fmnes.storage.snapshot import Arrays, other_version, read_snapshot, write_snapshot
 from fmnes.storage.stop_request import STOP, is_stop_request, remove_stop_request, write_stop_request
 
-# -- A run directory: everything a run leaves on disk, and the order in which it may be written.
+# -- Files
 #
-#     config.json               what the run was asked to do; written last at creation, so it says
-# "complete"
+#     config.json               the configuration; written last at creation, so the directory is complete
 #     lock                      held by the process that runs it
 #     evaluations.sqlite        the evaluation log
 #     snapshot.npz              the optimizer at the beginning of a generation
-#     snapshot.previous.npz     the one before, should the last be damaged
-#     snapshot.first.npz        the first one, from which the run can be replayed
-#     result.json               there when the run has ended
-#     result.npz                its history and the points that failed, for those who read the run
-#     stop                      a wish that it stop, left by another process; gone when it has
-#     kept/                     directories of programs that failed, for the user to look at
+#     snapshot.previous.npz     the snapshot before that, in case the last one is damaged
+#     snapshot.first.npz        the first snapshot, from which the run can be replayed
+#     result.json               the result; exists once the run has ended
+#     result.npz                the history and the failed points of the result
+#     stop                      a stop request of another process; removed when the run stops
+#     kept/                     directories of failed programs, for the user
 #
-# A process may be killed at any moment: each file is replaced as a whole, and what it was writing is
-# cleared
-# away by the next one.
-
+# A process may be killed at any moment: each file is replaced atomically, and the next process removes
+# unfinished ones.
 
 FORMAT = "fmnes-run"
 VERSION = 1
@@ -46,17 +43,17 @@ CONFIG, RESULT, LOCK, LOG = "config.json", "result.json", "lock", "evaluations.s
 SNAPSHOT, PREVIOUS, FIRST = "snapshot.npz", "snapshot.previous.npz", "snapshot.first.npz"
 ENDING, KEPT = "result.npz", "kept"
 
-#: What is written to a temporary file first, which a kill leaves behind.
+#: Files that are written to a temporary file first, which a kill leaves behind.
 _WRITTEN = (CONFIG, RESULT, LOG, SNAPSHOT, PREVIOUS, FIRST, ENDING, STOP)
 _MAX_JSON_BYTES = 256 * 2**20
 
 
 class RunExists(RunError):
-    """The directory holds a run of ours already; nothing was changed."""
+    """The directory holds a run already; nothing was changed."""
 
 
 class RunDirectory:
-    """Made by `create` or `open`. A context manager; until it is closed no other process gets in."""
+    """An open run directory (`create` or `open`); a context manager that holds the lock unless read-only."""
 
     def __init__(
         self, path: Path, lock: RunLock | None, config: dict[str, Any], log: EvaluationLog | None
@@ -75,10 +72,10 @@ class RunDirectory:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: dict[str, Any]) -> RunDirectory:
-        """A new run at `path`; `config` is JSON data without NaN or inf.
+        """Create a run at `path`; `config` is JSON data without NaN or inf.
 
-        `path` must not exist, be empty, or hold a run of ours that has evaluated nothing. Whatever else is
-        there is refused and left as it is.
+        `path` must not exist, be empty, or hold a run that has evaluated nothing. Otherwise RunError is
+        raised and nothing is changed.
         """
         path = Path(path).absolute()
         config = _plain("config", config)
@@ -97,8 +94,8 @@ class RunDirectory:
         with contextlib.ExitStack() as undo:
             lock = RunLock(path / LOCK)
             undo.callback(lock.release)
-            _refuse_used(path)  # again: another process may have been quicker
-            # Nothing was evaluated here: these are the remains of a run that was ended as it began.
+            _refuse_used(path)  # again: another process may have created a run before the lock
+            # Left behind by a run that ended before its first evaluation.
             _remove(
                 path / RESULT, path / ENDING, *(file for name in _WRITTEN for file in unfinished(path / name))
             )
@@ -111,7 +108,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, read_only: bool = False) -> RunDirectory:
-        """The run at `path`; with `read_only` without the lock, so even while it is running."""
+        """Open the run at `path`; with `read_only` without the lock, even while it is running."""
         path = Path(path).absolute()
         try:
             names = os.listdir(path)
@@ -124,14 +121,14 @@ class RunDirectory:
         if CONFIG not in names:
             raise RunError(f"{path}: found no {CONFIG} in it, wanted a run directory")
         _refuse_special(path)
-        config = _read_json(path / CONFIG)  # before anything is written: it may not be a run directory
+        config = _read_json(path / CONFIG)  # before the lock is created in a foreign directory
         with contextlib.ExitStack() as undo:
             lock = None
             if not read_only:
                 lock = RunLock(path / LOCK)
                 undo.callback(lock.release)
                 _remove(*(file for name in _WRITTEN for file in unfinished(path / name)))
-                remove_stop_request(path)  # it was meant for the process before this one
+                remove_stop_request(path)  # meant for the previous process
                 config = _read_json(path / CONFIG)  # the process that had the lock may have changed it
             if LOG not in names:
                 raise RunError(f"{path}: found no {LOG}, which belongs to every run; wanted it back")
@@ -144,7 +141,7 @@ class RunDirectory:
         return cls(path, lock, config, log)
 
     def write_snapshot(self, metadata: dict[str, Any], arrays: Arrays) -> None:
-        """The last one becomes the previous one. At every moment there is a good one on disk."""
+        """Write a snapshot; the last one becomes the previous one. A valid one exists at every moment."""
         self._check_writable()
         try:
             if not (self.path / PREVIOUS).exists() and not (self.path / FIRST).exists():
@@ -154,9 +151,9 @@ class RunDirectory:
             raise RunError(f"{self.path / SNAPSHOT}: could not be written ({error})") from error
 
     def read_snapshot(self) -> tuple[dict[str, Any], Arrays] | None:
-        """The last good snapshot, or None if the run has not come to its first one.
+        """The last valid snapshot, or None if there is none yet.
 
-        Warns if that is not the last one: the evaluations since then are in the log, so nothing is lost.
+        Warns if a later one is damaged: the evaluations since then are in the log, so nothing is lost.
         """
         names = [name for name in (SNAPSHOT, PREVIOUS, FIRST) if (self.path / name).exists()]
         problems: list[str] = []
@@ -174,14 +171,14 @@ class RunDirectory:
         return None
 
     def rewind(self) -> None:
-        """Go back to the first snapshot. The run that goes on from there is the same one, by its log."""
+        """Go back to the first snapshot, from which the run is replayed by its log."""
         self._check_writable()
         first = self.path / FIRST
         if not first.exists():
             return
         try:
             read_snapshot(first)
-            # The previous one last: whatever happens in between, a good one is there.
+            # The previous one last, so that a valid one exists at every moment.
             with atomic_write(self.path / SNAPSHOT) as file:
                 file.write(first.read_bytes())
             (self.path / PREVIOUS).unlink(missing_ok=True)
@@ -190,7 +187,7 @@ class RunDirectory:
             raise RunError(f"{self.path}: cannot go back to {FIRST} ({error})") from error
 
     def update_config(self, config: dict[str, Any]) -> None:
-        """Say anew what the run is asked to do, such as a larger budget."""
+        """Replace the configuration, for example with a larger budget."""
         self._check_writable()
         config = _plain("config", config)
         _write_json(self.path / CONFIG, config)
@@ -199,9 +196,9 @@ class RunDirectory:
     def finish(
         self, result: dict[str, Any] | None, ending: tuple[dict[str, Any], Arrays] | None = None
     ) -> None:
-        """Leave the result, JSON data without NaN or inf; None takes it back, for a run that goes on.
+        """Store the result, JSON data without NaN or inf; None removes it, for a run that continues.
 
-        ending: what readers may want besides, as a snapshot.
+        ending: metadata and arrays of `result.npz`.
         """
         self._check_writable()
         if result is not None:
@@ -220,7 +217,7 @@ class RunDirectory:
             raise RunError(f"{self.path / RESULT}: could not be removed ({error})") from error
 
     def read_ending(self) -> tuple[dict[str, Any], Arrays] | None:
-        """What `finish` left besides the result, or None."""
+        """The content of `result.npz`, or None."""
         try:
             return read_snapshot(self.path / ENDING) if (self.path / ENDING).exists() else None
         except SnapshotError as error:
@@ -228,12 +225,12 @@ class RunDirectory:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What `finish` left, or None."""
+        """The content of `result.json`, or None."""
         return _read_json(self.path / RESULT) if (self.path / RESULT).exists() else None
 
     @property
     def in_use_by(self) -> str | None:
-        """Who is running it now, such as "process 17 on node3", or None."""
+        """The process that is running it now, such as "process 17 on node3", or None."""
         return holder(self.path / LOCK)
 
     def _check_writable(self) -> None:
@@ -258,9 +255,9 @@ class RunDirectory:
 
 
 def _refuse_used(path: Path) -> None:
-    """Raises RunError unless a run may begin here: there is nothing, or what we know to be ours, and empty.
+    """Raises RunError unless the directory is empty or holds a run without evaluations. Changes nothing.
 
-    Nothing is changed. A name proves nothing: a user may well have a config.json and a lock.
+    A file name proves nothing: a user may have a config.json and a lock, too.
     """
     names = set(os.listdir(path))
     ours = CONFIG in names and _is_config(path / CONFIG)
@@ -268,7 +265,7 @@ def _refuse_used(path: Path) -> None:
         raise RunExists(
             f"{path}: found a run in this directory, wanted a new or empty one; fmnes.resume goes on with it"
         )
-    # The lock is what a run begins with, and it is empty for the moment that it takes to write it.
+    # A new run creates the lock first, and it is empty for a moment.
     begun = ours or (names > {LOCK} and (path / LOCK).stat().st_size > 0)
     known = set()
     if LOCK in names and is_lock(path / LOCK):
@@ -298,12 +295,12 @@ def _refuse_used(path: Path) -> None:
 
 
 def read_config(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What the run at `path` was asked to do, without a look at anything else."""
+    """The configuration of the run at `path`; no other file is read."""
     return _read_json(Path(path) / CONFIG)
 
 
 def is_run(path: Path) -> bool:
-    """Whether it is a run directory of ours, by its configuration."""
+    """Whether it is a run directory, by its configuration."""
     return _is_config(path / CONFIG)
 
 
@@ -318,7 +315,7 @@ def _is_config(path: Path) -> bool:
 def _refuse_special(path: Path) -> None:
     """Raises RunError if one of a run's files is a pipe, a device or the like.
 
-    Where a wish to stop would be anything may lie: what is not a plain file is never opened.
+    A stop request is exempt: it is opened only if it is a plain file.
     """
     for file in (*(path / name for name in _WRITTEN if name not in (LOG, STOP)), *side_files(path / LOG)):
         if os.path.lexists(file) and not is_regular(file):
@@ -332,7 +329,7 @@ def _remove(*paths: Path) -> None:
 
 
 def _plain(name: str, data: dict[str, Any]) -> dict[str, Any]:
-    """The data as it will be read back: tuples as lists, keys as strings."""
+    """The data as JSON returns it: tuples as lists, keys as strings."""
     try:
         plain = json.loads(json.dumps(data, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
@@ -385,22 +382,21 @@ def _checksum(data: dict[str, Any]) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-# -- Moving a run directory aside, for a new run to begin in its place. Nothing is deleted.
+# -- Archiving a run directory
 
-
-#: What a rename says of a name that was taken in the meantime.
+#: Errors of a rename to a name that has been taken in the meantime.
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EISDIR)
 
 
 def archive_run(path: str | os.PathLike[str]) -> Path:
-    """Rename a run directory of ours to the next free of path.1, path.2, …; returns where it is now.
+    """Rename a run directory to the next free of path.1, path.2, …, and return the new path.
 
-    Raises RunError for whatever is not a run directory of ours, and while the run is in use.
+    Raises RunError if it is not a run directory, or in use.
     """
     path = Path(path).absolute()
     if path.name in ("", ".."):
         raise RunError(f"{path}: found no name of its own, wanted a run directory that can be renamed")
-    if not is_run(path):  # before a lock is made in somebody else's directory
+    if not is_run(path):  # before the lock is created in a foreign directory
         raise RunError(f"{path}: found no run of ours, wanted one to move aside")
     try:
         before = os.stat(path)
@@ -408,7 +404,7 @@ def archive_run(path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise RunError(f"{path}: cannot be moved aside ({error})") from None
     try:
-        # While we waited, another process may have moved it aside and begun a new one: that is not ours.
+        # While we waited, another process may have archived it and begun a new run.
         if not os.path.samestat(before, os.stat(path)):
             raise RunError(f"{path}: found another run there than a moment ago; wanted it to stay")
         return _rename(path)
@@ -419,7 +415,7 @@ def archive_run(path: str | os.PathLike[str]) -> Path:
 
 
 def next_free(path: Path) -> Path:
-    """The name that it would get. Only a glance: it may be taken a moment later."""
+    """The name that `archive_run` would use now."""
     return next(name for name in _names(path) if not os.path.lexists(name))
 
 
@@ -442,23 +438,23 @@ def _rename(path: Path) -> Path:
     raise AssertionError("there is always another number")
 
 
-# -- Asking a run to stop, from any process and any machine that shares its directory.
+# -- Stop requests, from any process and any machine that shares the directory
 
 
 class Answer(Enum):
-    """What came of it."""
+    """The outcome of a stop request."""
 
     STOPPED = "stopped"
     NOT_RUNNING = "not running"
-    """It was not; nothing was asked."""
+    """No request was written."""
     ASKED = "asked"
-    """It has not stopped yet, and will."""
+    """It has not stopped yet."""
 
 
 def request_stop(path: str | os.PathLike[str], seconds: float) -> Answer:
-    """Ask the run at `path` to stop, as Ctrl-C would, and wait so many seconds for it.
+    """Ask the run at `path` to stop, as Ctrl-C would, and wait up to `seconds` for it.
 
-    Raises RunError for what is no run directory of ours, or cannot be written to.
+    Raises RunError if it is not a run directory, or not writable.
     """
     run = Path(path).absolute()
     if not is_run(run):
@@ -468,8 +464,8 @@ def request_stop(path: str | os.PathLike[str], seconds: float) -> Answer:
     write_stop_request(run)
     end = time.monotonic() + seconds
     while holder(run / LOCK) is not None:
-        if not time.monotonic() < end:  # also if that is no number
+        if not time.monotonic() < end:  # also if it is NaN
             return Answer.ASKED
         time.sleep(0.05)
-    remove_stop_request(run)  # it has ended by itself before it saw this
+    remove_stop_request(run)  # it ended before it saw the request
     return Answer.STOPPED

@@ -1,7 +1,6 @@
-"""One process at a time: a lock of the operating system, which no crash can leave behind.
+"""The run lock: one process at a time, by a lock of the operating system that is released after any crash.
 
-What counts is the lock on the open file, never that the file exists; who holds it is written inside, for the
-message to the next one.
+The lock on the open file counts, not the existence of the file. It contains the holder, for error messages.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from pathlib import Path
 
 from fmnes.errors import RunError
 
-#: A killed process gives its lock back only when the system has taken its memory apart, so wait a little.
+#: A killed process releases its lock only after its memory has been freed, so wait briefly.
 PATIENCE_SECONDS = 0.5
 
-#: A pipe in its place is not waited for; and Windows changes the ends of lines unless told not to.
+#: Do not block on a pipe; on Windows do not translate line ends.
 _PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _BUSY = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 
@@ -30,7 +29,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _try_lock(descriptor: int, shared: bool = False) -> None:
-        # One byte far behind the text: locked bytes cannot be read by others there.
+        # One byte far behind the text: on Windows other processes cannot read locked bytes.
         os.lseek(descriptor, 2**30, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
@@ -62,7 +61,7 @@ class RunLock:
         except BaseException:
             self.release()
             raise
-        # Only a courtesy to the next one: a full disk must not keep a run from being resumed.
+        # For error messages only: a full disk must not prevent a resume.
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -89,7 +88,7 @@ class RunLock:
             time.sleep(0.05)
 
     def release(self) -> None:
-        """Safe to call twice. In a forked child it lets go of the child's share only."""
+        """Safe to call twice. A forked child only closes its own copy of the descriptor."""
         _held.discard(self)
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
@@ -100,7 +99,7 @@ class RunLock:
 
 
 def holder(path: str | os.PathLike[str]) -> str | None:
-    """Who holds the lock, such as "process 17 on node3", or None. Only a glance: it may change at once."""
+    """The process that holds the lock now, such as "process 17 on node3", or None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _PLAIN)
     except OSError:
@@ -115,7 +114,7 @@ def holder(path: str | os.PathLike[str]) -> str | None:
 
 
 def is_lock(path: str | os.PathLike[str]) -> bool:
-    """Whether a process of ours has written this file. One that it had only just made may be empty."""
+    """Whether fmnes has written this file. A new one may still be empty."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _PLAIN)
     except OSError:
@@ -146,6 +145,6 @@ def _release_all() -> None:
         lock.release()
 
 
-# A forked child shares the open file and with it the lock, which would then outlive a killed parent.
+# A forked child shares the open file; the lock would then outlive a killed parent.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_release_all)

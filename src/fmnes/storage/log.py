@@ -27,17 +27,16 @@ from fmnes.storage.rows import (
     encode_more,
 )
 
-# -- Was the end of a log cut off, as a power cut may do it? SQLite drops such a record without a word.
+# -- Detecting a write-ahead log with a torn last record, which SQLite drops silently
 #
-# A write-ahead log is a header and whole frames, each a frame header and one page of the database
+# It consists of a header and whole frames, each a frame header and one page of the database
 # (https://www.sqlite.org/fileformat2.html#walformat).
-
 
 _HEADER, _FRAME_HEADER = 32, 24
 
 
 def torn(log: Path) -> bool:
-    """To be asked before SQLite opens `log`, which mends it."""
+    """Whether the last record was cut off. Call it before SQLite opens `log` and repairs it."""
     wal = log.with_name(f"{log.name}-wal")
     try:
         size = wal.stat().st_size
@@ -49,34 +48,30 @@ def torn(log: Path) -> bool:
     return size > 0 and page >= 512 and (size < _HEADER or (size - _HEADER) % (_FRAME_HEADER + page) > 0)
 
 
-# -- The evaluation log: one row in SQLite for each finished evaluation, on disk before it is counted.
+# -- The log
 #
-# One process writes, others may read meanwhile. A process killed at any moment loses nothing that `record`
-# has
-# returned from; nor does a power cut while rows come slowly, and at most the last rows where they come
-# fast.
-# Read with suspicion: the file must be whole and of our shape, each row carries a checksum, and whatever is
-# wrong is a RunError. Only SQLite's own unfinished tail (a torn last write) is dropped without one.
+# One process writes; others may read at the same time. If the process is killed, no row is lost that `record`
+# has written; after a power cut at most the last rows are lost, and none while rows come slowly.
+# Nothing read is trusted: the schema must match, each row has a checksum, and any damage is a RunError. Only
+# an unfinished last write is dropped silently by SQLite.
 #
-# A log begins as version 1; with the first row that has more to say than a value it becomes version 2, in
-# the
-# same transaction.
-
+# A log begins as version 1. The first row with outputs makes it version 2, in the same transaction.
 
 APPLICATION_ID = 0x464D4E53  # "FMNS"
-#: Without and with the table of what there is beside the values.
+#: Without and with the table of further outputs.
 VERSIONS = {
     1: [("table", "evaluations", SCHEMA)],
     2: [("table", "evaluations", SCHEMA), ("table", "more", MORE_SCHEMA)],
 }
-#: Mean seconds from row to row from which on each is synced (which takes about 3 ms).
+#: Mean seconds between rows above which each row is synced (a sync takes about 3 ms).
 SLOW_SECONDS = 0.1
 
 _Key = tuple[int, ...]
 
 
 class EvaluationLog(LogReader):
-    """The log at `path`, created if it is not there; `read_only` may be opened beside the one writer.
+    """The log at `path`, created if it does not exist. `read_only` works while another process writes.
+
 
     check_pages: False skips SQLite's integrity check, where this process has just made it.
     """
@@ -86,11 +81,11 @@ class EvaluationLog(LogReader):
     ) -> None:
         self.path = Path(path)
         self.safe_mode = on_network(self.path)
-        """On a network file system: the slower journal that works there, and a sync of each row."""
+        """Use the slower journal that works on network file systems, and sync each row."""
         self._read_only = read_only
         self._check_pages = check_pages
         self._first, self._last, self._rows = math.inf, -math.inf, 0
-        """When the first evaluation began and the last one ended, of so many rows written here."""
+        """Start of the first evaluation written here, end of the last one, and the number of rows."""
         self._process = os.getpid()
         with self._reading():
             if not read_only and not self.path.exists():
@@ -103,12 +98,10 @@ class EvaluationLog(LogReader):
             except sqlite3.OperationalError as error:
                 if not read_only or "readonly" not in str(error):
                     raise
-                self._open("rw")  # a writer was killed half-way, and what it began must be undone to be read
-
-    # -- writing ------------------------------------------------------------------------------------------
+                self._open("rw")  # a killed writer left a transaction to roll back
 
     def record(self, key: _Key, outcome: Outcome, x: Vector, started: float, duration: float) -> None:
-        """Write one finished evaluation: durable when this returns, not there after a RunError."""
+        """Write one finished evaluation: stored when this returns, absent after a RunError."""
         row = encode(key, outcome, x, started, duration)
         more = encode_more(key, outcome)
         with self._writing():
@@ -119,7 +112,7 @@ class EvaluationLog(LogReader):
                 self._insert([row], [more])
 
     def record_many(self, rows: Iterable[tuple[_Key, Outcome, Vector, float, float]]) -> None:
-        """Write many, each the arguments of `record`: all of them or, after a RunError, none."""
+        """Write several, each the arguments of `record`: all of them or, after a RunError, none."""
         rows = list(rows)
         encoded = [encode(*row) for row in rows]
         more = [found for key, outcome, *_ in rows if (found := encode_more(key, outcome))]
@@ -130,14 +123,14 @@ class EvaluationLog(LogReader):
             self._insert(encoded, more)
 
     def supersede(self, rows: Iterable[tuple[Logged, Outcome]]) -> None:
-        """Write a further row, with this outcome, after each of these: all of them or none."""
+        """Write a further row with a new outcome after each of these: all of them or none."""
         now = time.time()
         encoded = [encode_after(row, outcome, now) for row, outcome in rows]
         with self._writing():
             self._insert(encoded, [])
 
     def _insert(self, rows: list[tuple[Any, ...]], more: list[tuple[Any, ...]]) -> None:
-        """In one transaction."""
+        """Insert the rows in one transaction."""
         self._db.execute("BEGIN IMMEDIATE")
         if more and self._version() == 1:
             self._db.execute(MORE_SCHEMA)
@@ -148,11 +141,7 @@ class EvaluationLog(LogReader):
         self._db.execute("COMMIT")
 
     def _adapt(self, rows: int, began: float, ended: float) -> None:
-        """Sync each row while they come slowly enough not to notice.
-
-        That is the pace of all workers together: a thousand of them bring a row each millisecond, and their
-        syncs would be all that the driver does.
-        """
+        """Sync each row only while rows come slowly: with many workers the syncs would dominate."""
         if self.safe_mode:
             return
         was_slow = self._last - self._first > SLOW_SECONDS * self._rows
@@ -166,18 +155,16 @@ class EvaluationLog(LogReader):
     def _writing(self) -> Iterator[None]:
         try:
             yield
-        except BaseException as error:  # Ctrl-C too: a transaction left open would swallow what comes next
+        except BaseException as error:  # Ctrl-C too: an open transaction would take in the next rows
             with contextlib.suppress(sqlite3.Error):
                 self._db.rollback()
             if isinstance(error, sqlite3.Error):
                 raise RunError(f"{self.path}: an evaluation could not be written ({error})") from error
             raise
 
-    # -- the file -----------------------------------------------------------------------------------------
-
     def _open(self, mode: Literal["ro", "rw"]) -> None:
         uri = f"{self.path.absolute().as_uri()}?mode={mode}"
-        # Autocommit: each insert is its own transaction. Waiting is for readers in safe mode.
+        # Autocommit: each insert is its own transaction. The timeout is for readers in safe mode.
         self._db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30)
         try:
             self._check()
@@ -188,14 +175,12 @@ class EvaluationLog(LogReader):
             raise
 
     def _prepare_writing(self) -> None:
-        # Where WAL cannot work SQLite stays with DELETE and says so.
+        # If WAL is not possible, SQLite keeps DELETE and returns that.
         wanted = "DELETE" if self.safe_mode else "WAL"
         self.safe_mode = self._db.execute(f"PRAGMA journal_mode={wanted}").fetchone()[0] != "wal"
         self._db.execute(f"PRAGMA synchronous={'FULL' if self.safe_mode else 'NORMAL'}")
         self._db.execute("PRAGMA wal_autocheckpoint=4000")  # pages: a checkpoint syncs twice, so seldom
-        self._db.execute(
-            "SELECT 1 FROM evaluations LIMIT 1"
-        )  # its side files are there now, also for readers
+        self._db.execute("SELECT 1 FROM evaluations LIMIT 1")  # creates the side files, which readers need
 
     def _check(self) -> None:
         for pragma in ("trusted_schema=OFF", "cell_size_check=ON", f"query_only={self._read_only:d}"):
@@ -211,19 +196,19 @@ class EvaluationLog(LogReader):
                 raise RunError(
                     f"found version {version}, wanted {max(VERSIONS)}: a newer fmnes wrote it; upgrade"
                 )
-            # To the letter: no other columns, and no trigger or view that would run at our queries.
+            # Exactly: a foreign trigger or view would run with our queries.
             schema = self._db.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
             if schema != VERSIONS[version]:
                 raise RunError("found other tables or columns than an evaluation log has")
             if not self._check_pages:
                 return
-            # It reads everything, which takes about 0.3 s for a million evaluations.
+            # Reads the whole file: about 0.3 s for a million evaluations.
             (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise RunError(f"found a damaged evaluation log ({' '.join(str(found).split())})")
 
     def close(self) -> None:
-        """Safe to call twice. Leaves one file that can be read anywhere, unless a reader is in the way.
+        """Close the log and merge the side files into it, unless a reader prevents that. Safe to call twice.
 
         In a forked child it does nothing: the connection is the parent's.
         """
@@ -236,12 +221,12 @@ class EvaluationLog(LogReader):
 
 
 def side_files(path: Path) -> list[Path]:
-    """The log and what SQLite may have beside it."""
+    """The log and the further files that SQLite may create."""
     return [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))]
 
 
 def is_log(path: Path) -> bool:
-    """Whether a file is an evaluation log, by the first bytes of it."""
+    """Whether the header of a file is that of an evaluation log."""
     try:
         with open_regular(path) as file:
             header = file.read(100)
@@ -252,7 +237,7 @@ def is_log(path: Path) -> bool:
 
 
 def _create(path: Path) -> None:
-    """An empty log, there as a whole or not at all: whatever else has this name is not ours."""
+    """Create an empty log atomically."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.executescript(f"PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version=1; {SCHEMA}")
         empty = db.serialize()

@@ -16,10 +16,9 @@ from fmnes.outcome import Outputs
 from fmnes.result import Vector
 from fmnes.storage.rows import COLUMNS, KEY, STATUSES, Key, Known, Logged, check, decode, decode_more
 
-# -- Many evaluations by columns, and which outputs stand beside them.
+# -- Columns
 
-
-#: What a column of outputs is made of: "mixed" is everything that is not all of one kind.
+#: The type of a column of outputs; "mixed" if the values are not all of one type.
 Kind = Literal["flag", "whole", "number", "text", "mixed"]
 
 
@@ -30,23 +29,23 @@ class Batch(NamedTuple):
     """restart, generation, slot, redraw, attempt. (n, 5)"""
     statuses: list[str]
     values: NDArray[np.float64]
-    """+inf, or what the objective said, where there is no value. (n,)"""
+    """+inf, or the number that the objective returned, if it failed. (n,)"""
     reasons: list[str]
     faults: list[str]
     details: list[str]
     started: NDArray[np.float64]
     seconds: NDArray[np.float64]
     x: NDArray[np.float64] | None
-    """(n, d); None where points are too long to be kept."""
+    """(n, d); None if points are too long to be stored."""
     outputs: list[Outputs | None]
 
 
 def decode_batch(rows: Sequence[tuple[Any, ...]], more: Mapping[tuple[int, ...], Outputs | None]) -> Batch:
-    """Of rows of the log, COLUMNS and x; raises RunError if one of them is damaged."""
+    """Decode rows (COLUMNS and x). Raises RunError if one of them is damaged."""
     for row in rows:
         check(row[:-1], row[-1])
     columns = list(zip(*rows, strict=True))
-    same: dict[str, str] = {}  # most texts are the same ones: kept once
+    same: dict[str, str] = {}  # most texts repeat: keep one copy of each
     statuses, reasons, faults, details = (
         [same.setdefault(text, text) for text in columns[i]] for i in (5, 7, 8, 9)
     )
@@ -75,7 +74,7 @@ def _points(rows: Sequence[tuple[Any, ...]]) -> NDArray[np.float64] | None:
 
 
 class Tally:
-    """Which outputs many evaluations have, in the order in which they first come, and of which kinds."""
+    """The names and types of the outputs of several evaluations, in order of first appearance."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -95,7 +94,7 @@ class Tally:
             counts[type(value)] = counts.get(type(value), 0) + 1
 
     def kinds(self) -> dict[str, Kind]:
-        """A kind for each name. Whole numbers that are not everywhere are numbers, as a gap is a NaN."""
+        """The type of each output. Integers with gaps become floats, as a gap is NaN."""
         return {name: self._kind(counts) for name, counts in self._seen.items()}
 
     def _kind(self, counts: dict[type, int]) -> Kind:
@@ -110,8 +109,7 @@ class Tally:
         return "text" if types == {str} else "mixed"
 
 
-# -- What can be asked of an evaluation log.
-
+# -- Queries
 
 # Text sorts after numbers in SQLite, and blobs after text.
 _WHOLE = "f >= x'' AND length(f) = 8 AND started < '' AND duration < ''"
@@ -122,28 +120,28 @@ FROM evaluations"""
 _REASONS = """SELECT status, reason, count(*) AS n FROM evaluations WHERE status <> 'value'
 GROUP BY status, reason ORDER BY n DESC, min(started)"""
 
-# The first of each reason, by its key: as texts of one length, which sort as their numbers do.
+# The first evaluation of each reason, by its key as text of fixed length, which sorts as numbers do.
 _FIRSTS = """SELECT count(*) AS n, min(printf('%019d %019d %019d %019d %019d',
   restart, generation + 1, slot, redraw, attempt)) AS first
 FROM evaluations WHERE status <> 'value' GROUP BY status, reason ORDER BY n DESC, first"""
 
-#: Evaluations that are read at a time.
+#: Rows per batch.
 BATCH = 10_000
 _Key = tuple[int, ...]
 
 
 class Summary(NamedTuple):
-    """The log at a glance."""
+    """Counts of the log, and the best evaluation."""
 
     evaluations: int  # lost attempts included
     statuses: dict[str, int]
     reasons: dict[str, dict[str, int]]
-    """For "infeasible" and "lost": how many for each reason, most frequent first."""
+    """{"infeasible": {reason: count}, "lost": {reason: count}}, most frequent first."""
     started: float | None
-    """When the first evaluation began, in seconds since the epoch; None while there is none."""
+    """Start of the first evaluation, in seconds since the epoch; None if there is none."""
     ended: float | None
     best: Logged | None
-    """The lowest value; the first in the order of the keys if there are several."""
+    """The lowest value; the first by key if there are several."""
 
     @property
     def failed(self) -> int:
@@ -151,13 +149,13 @@ class Summary(NamedTuple):
 
 
 class LogReader:
-    """Those who ask have a database open, of which each row is doubted."""
+    """Queries of an open log. Subclasses open `_db`."""
 
     path: Path
     _db: sqlite3.Connection
 
     def find(self, restart: int, generation: int) -> dict[tuple[int, int], list[Known]]:
-        """What is known of one generation: the tries of each (slot, redraw), in order."""
+        """The evaluations of one generation: the attempts of each (slot, redraw), in order."""
         found: dict[tuple[int, int], list[Known]] = {}
         for row in self._select("WHERE restart = ? AND generation = ?", (int(restart), int(generation))):
             tries = found.setdefault((row.key.slot, row.key.redraw), [])
@@ -165,11 +163,11 @@ class LogReader:
         return found
 
     def since(self, restart: int, generation: int) -> Iterator[Logged]:
-        """What is known of a search from this generation on, in the order of the keys."""
+        """The evaluations of a search from this generation on, by key."""
         return self._select("WHERE restart = ? AND generation >= ?", (int(restart), int(generation)), x="x")
 
     def rows(self) -> Iterator[Logged]:
-        """Everything, in the order of the keys."""
+        """All evaluations, by key."""
         return self._select("", (), x="x")
 
     def count(self) -> int:
@@ -178,20 +176,20 @@ class LogReader:
             return int(rows)
 
     def position(self, key: _Key) -> int:
-        """Which evaluation it is, counted from 1 in the order of the keys; lost ones do not count."""
+        """The position of an evaluation by key, counted from 1; lost ones do not count."""
         where = f"WHERE status <> 'lost' AND ({KEY}) <= (?, ?, ?, ?, ?)"
         with self._reading():
             (rows,) = self._db.execute(f"SELECT count(*) FROM evaluations {where}", tuple(key)).fetchone()
             return int(rows)
 
     def infeasible(self, before: tuple[int, int] | None = None) -> Iterator[Logged]:
-        """The failed evaluations in the order of their keys: all, or those before a (restart, generation)."""
-        where = "WHERE status <> 'value' AND (restart, generation) < (?, ?)"  # a damaged status too
+        """The failed evaluations by key: all, or those before a (restart, generation)."""
+        where = "WHERE status <> 'value' AND (restart, generation) < (?, ?)"  # keeps damaged statuses
         rows = self._select(where, before or (2**62, 0), x="x")
         return (row for row in rows if row.outcome.status == "infeasible")
 
     def firsts(self) -> list[tuple[int, Logged]]:
-        """Of each reason for a failed or lost evaluation how many there are, and the first of them."""
+        """The number of failed or lost evaluations for each reason, with the first of them."""
         with self._reading(), self._one_moment():
             found = []
             for count, first in self._db.execute(_FIRSTS).fetchall():
@@ -202,9 +200,9 @@ class LogReader:
             return found
 
     def summary(self) -> Summary:
-        """Counted by SQLite: of a million rows only the one that is told, the best, is read and checked here.
+        """Count the evaluations in SQLite; only the best row is decoded and verified.
 
-        So a damaged row may be miscounted; whoever reads the evaluations themselves finds it (`batches`).
+        A damaged row may therefore be miscounted; `batches` detects it.
         """
         with self._reading(), self._one_moment():
             rows, *counts, started, ended, damaged, values = self._db.execute(_GLANCE).fetchone()
@@ -221,17 +219,17 @@ class LogReader:
         numbers = values[~np.isnan(values)]
         if not len(numbers):
             return None
-        # 0.0 and -0.0 are equal, and not the same bytes.
+        # 0.0 and -0.0 are equal but differ in their bytes.
         lowest = {value.tobytes() for value in numbers[numbers == numbers.min()]}
         where = f"WHERE status = 'value' AND f IN ({', '.join('?' * len(lowest))})"
         query = f"SELECT {COLUMNS}, x FROM evaluations {where} ORDER BY {KEY} LIMIT 1"
         return decode(self._db.execute(query, tuple(lowest)).fetchone())
 
     def batches(self, size: int | None = None) -> Iterator[Batch]:
-        """All evaluations in the order of their keys, each row checked; so many at a time.
+        """Yield all evaluations by key, `size` at a time; every row is verified.
 
-        Nothing is locked in between, so that a slow reader is in nobody's way. What is written meanwhile
-        comes along if its turn is still to come.
+        Nothing is locked between batches, so a slow reader does not block the writer. Rows written meanwhile
+        are included if their key comes later.
         """
         after: tuple[int, ...] = (-(2**63),) * 5
         while True:
@@ -247,7 +245,7 @@ class LogReader:
             after = rows[-1][:5]
 
     def _more(self, after: tuple[int, ...], last: tuple[int, ...]) -> dict[tuple[int, ...], Outputs | None]:
-        """What stands beside the rows after this key, and up to that one."""
+        """The outputs of the rows after one key and up to another."""
         if self._version() == 1:
             return {}
         where = f"WHERE ({KEY}) > (?, ?, ?, ?, ?) AND ({KEY}) <= (?, ?, ?, ?, ?)"
@@ -255,7 +253,7 @@ class LogReader:
         return {row[:5]: decode_more(row) for row in found}
 
     def tally(self) -> Tally:
-        """Which outputs there are; of a log without any that is told at once."""
+        """The names and types of all outputs; immediate if the log has none."""
         tally = Tally()
         with self._reading(), self._one_moment():
             if self._version() > 1:
@@ -276,7 +274,7 @@ class LogReader:
 
     @contextlib.contextmanager
     def _one_moment(self) -> Iterator[None]:
-        """What is asked in here is answered as of one moment, whatever the writer does."""
+        """Run the queries of a block on one consistent state of the log."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -290,6 +288,6 @@ class LogReader:
             yield
         except RunError as error:
             raise RunError(f"{self.path}: {error}") from None
-        except Exception as error:  # a damaged file makes SQLite and its binding raise nearly anything
+        except Exception as error:  # on a damaged file SQLite may raise nearly anything
             found = f"{type(error).__name__}: {error}"
             raise RunError(f"{self.path}: cannot be used as an evaluation log ({found})") from None

@@ -1,6 +1,6 @@
-"""One row of the evaluation log: what is in it, and its checksums.
+"""One row of the evaluation log: its columns, encoding and checksums.
 
-What there may be beside a value stands in a second table, which a log has only if there is something.
+Outputs are in a second table, which a log has only if there are any.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fmnes.errors import RunError
 from fmnes.outcome import Outcome, Outputs, dump, load, read_json
 from fmnes.result import Vector
 
-#: Longer points are not stored, only their hash: they follow from the snapshot and would fill the disk.
+#: Of longer points only the hash is stored: they follow from the snapshot and would fill the disk.
 MAX_STORED_DIMENSION = 10_000
 
 # f is a blob because SQLite has no NaN and no -0.0.
@@ -30,14 +30,14 @@ SCHEMA = """CREATE TABLE evaluations (
 ) WITHOUT ROWID"""
 KEY = "restart, generation, slot, redraw, attempt"
 COLUMNS = f"{KEY}, status, f, reason, fault, detail, worker, started, duration, x_hash, checksum"
-#: Of the column `worker`, which nobody reads: it stays, so that every version reads every log.
+#: For the column `worker`, which is unused and kept for compatibility.
 NO_WORKER = ""
 STATUSES = ("value", "infeasible", "lost")
 TYPES = (int, int, int, int, int, str, bytes, str, str, str, str, float, float, int, int)
 _NUMBERS = struct.Struct("<5q8sddq5I")
 INSERT = f"INSERT INTO evaluations ({COLUMNS}, x) VALUES ({', '.join('?' * (len(TYPES) + 1))})"
 
-# data: JSON, {"outputs": {...}}; other keys are for later versions, and no reason not to read it.
+# data: JSON, {"outputs": {...}}; other keys are reserved for later versions and ignored.
 MORE_SCHEMA = """CREATE TABLE more (
   restart INTEGER NOT NULL, generation INTEGER NOT NULL, slot INTEGER NOT NULL,
   redraw INTEGER NOT NULL, attempt INTEGER NOT NULL,
@@ -49,7 +49,7 @@ INSERT_MORE = f"INSERT INTO more ({KEY}, data, checksum) VALUES ({', '.join('?' 
 
 
 class Key(NamedTuple):
-    """The name of one evaluation."""
+    """The identity of one evaluation."""
 
     restart: int
     generation: int
@@ -59,7 +59,7 @@ class Key(NamedTuple):
 
 
 class Known(NamedTuple):
-    """One try of a point, as a resumed run needs it."""
+    """One attempt at a point, as a resumed run needs it."""
 
     attempt: int
     outcome: Outcome
@@ -74,11 +74,11 @@ class Logged(NamedTuple):
     started: float  # seconds since the epoch
     duration: float  # seconds
     x_hash: int
-    x: Vector | None  # None where it was not asked for, or too long to be stored
+    x: Vector | None  # None if it was not queried, or is too long to be stored
 
 
 def x_hash(x: Vector) -> int:
-    """64 bits of a point: tells whether a replayed point is the one that was evaluated."""
+    """A 64-bit hash of a point, to check that a replayed point is the one that was evaluated."""
     return _hash(np.asarray(x, dtype="<f8").tobytes())
 
 
@@ -94,7 +94,7 @@ def encode(
 
 
 def encode_after(row: Logged, outcome: Outcome, started: float) -> tuple[Any, ...]:
-    """The next row of the same point, which took no time."""
+    """A further row of the same point, with duration 0."""
     stored = None if row.x is None else row.x.astype("<f8").tobytes()
     key = row.key._replace(attempt=row.key.attempt + 1)
     return _encode(key, outcome, row.x_hash, stored, started, 0.0)
@@ -104,7 +104,7 @@ def _encode(
     key: tuple[int, ...], outcome: Outcome, hashed: int, stored: bytes | None, started: float, duration: float
 ) -> tuple[Any, ...]:
     words = (outcome.reason, outcome.fault, outcome.detail, NO_WORKER)
-    # Lone surrogates (a program's output that was no text) cannot be stored.
+    # Lone surrogates (from undecodable program output) cannot be stored.
     texts = [text.encode("utf-8", "backslashreplace").decode() for text in words]
     f = struct.pack("<d", outcome.value)
     times = (float(started), float(duration) + 0.0)  # no -0.0
@@ -113,7 +113,7 @@ def _encode(
 
 
 def encode_more(key: tuple[int, ...], outcome: Outcome) -> tuple[Any, ...] | None:
-    """The row beside it; None if there is nothing to say in it."""
+    """The row of the second table; None without outputs."""
     if not outcome.outputs:
         return None
     numbers, data = tuple(map(int, key)), f'{{"outputs":{dump(outcome.outputs)}}}'
@@ -121,7 +121,7 @@ def encode_more(key: tuple[int, ...], outcome: Outcome) -> tuple[Any, ...] | Non
 
 
 def _checksum(row: tuple[Any, ...]) -> int:
-    """Of all but the point itself, which has its hash."""
+    """The checksum of all columns but the point, which has its hash."""
     *key, status, f, reason, fault, detail, worker, started, duration, x_hash = row
     texts = [text.encode() for text in (status, reason, fault, detail, worker)]
     numbers = _NUMBERS.pack(*key, f, started, duration, x_hash, *map(len, texts))
@@ -133,7 +133,7 @@ def _more_checksum(key: tuple[int, ...], data: str) -> int:
 
 
 def check(row: tuple[Any, ...], stored: bytes | None) -> None:
-    """Raises RunError for a row, and its point, that `encode` has not written so. row: COLUMNS."""
+    """Raises RunError unless `encode` wrote this row and point. row: COLUMNS."""
     whole = tuple(map(type, row)) == TYPES and len(row[6]) == 8 and row[-1] == _checksum(row[:-1])
     if not whole or row[5] not in STATUSES:
         raise RunError(f"found a damaged row ({Key(*row[:5])})")
@@ -142,7 +142,7 @@ def check(row: tuple[Any, ...], stored: bytes | None) -> None:
 
 
 def decode(row: tuple[Any, ...]) -> Logged:
-    """COLUMNS and x."""
+    """Decode and verify a row of COLUMNS and x."""
     *fields, stored = row
     check(tuple(fields), stored)
     status, f, reason, fault, detail, _, started, duration, hashed, _ = fields[5:]
@@ -152,7 +152,7 @@ def decode(row: tuple[Any, ...]) -> Logged:
 
 
 def decode_more(row: tuple[Any, ...]) -> Outputs | None:
-    """Of a row of the second table."""
+    """Decode and verify a row of the second table."""
     *key, data, checksum = row
     if tuple(map(type, row)) == MORE_TYPES and checksum == _more_checksum(tuple(key), data):
         try:

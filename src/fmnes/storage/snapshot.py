@@ -1,8 +1,7 @@
 """Snapshots: named arrays and plain data in one uncompressed `.npz` file, without pickle.
 
-Written to a temporary file, synced and renamed, so that a file either is the old one or the new one, whole.
-Read with suspicion: sizes are checked before anything is allocated, every member's checksum is verified, and
-whatever is wrong with the file is a SnapshotError.
+Files are replaced atomically. Nothing read is trusted: sizes are checked before memory is allocated, every
+checksum is verified, and any damage is a SnapshotError.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ Arrays = dict[str, NDArray[Any]]
 def write_snapshot(
     path: str | os.PathLike[str], metadata: dict[str, Any], arrays: Arrays, *, keep: Path | None = None
 ) -> None:
-    """`metadata` must be JSON data without NaN or infinity; `arrays` of numbers or booleans.
+    """Write JSON data without NaN or infinity, and arrays of numbers or booleans.
 
-    With `keep`, the snapshot that was at `path` before is kept under that name.
+    keep: the name under which the previous snapshot at `path` is kept.
     """
-    # The zip directory has no checksum of its own, so the names in it are repeated where there is one.
+    # The zip directory has no checksum, so the names in it are repeated in the metadata, which has one.
     header = {"format": FORMAT, "version": VERSION, "numpy": np.__version__, "arrays": list(arrays)}
     text = json.dumps({**metadata, **header}, allow_nan=False, ensure_ascii=False)
-    encoded = text.encode(errors="backslashreplace")  # half of a surrogate pair becomes JSON's own escape
+    encoded = text.encode(errors="backslashreplace")  # a lone surrogate becomes a JSON escape
     if len(encoded) > _MAX_METADATA_BYTES:
         raise SnapshotError(f"found {len(encoded)} bytes of metadata, wanted at most {_MAX_METADATA_BYTES}")
     with atomic_write(Path(path), keep=keep) as file:
@@ -51,7 +50,7 @@ def write_snapshot(
                     np.lib.format.write_array(member, np.asarray(array), version=(1, 0), allow_pickle=False)
             archive.close()
         except BaseException:
-            # Its own clean-up would complain of the unfinished member, and hide a Ctrl-C behind that.
+            # Otherwise its clean-up raises because of the unfinished member and hides a Ctrl-C.
             archive.fp = None
             raise
 
@@ -65,7 +64,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]
         raise SnapshotError(f"{path}: {error}") from None
     except FileNotFoundError:
         raise SnapshotError(f"{path}: there is no such file") from None
-    # A damaged zip file makes the standard library raise nearly anything.
+    # On a damaged zip file the standard library may raise nearly anything.
     except Exception as error:
         raise SnapshotError(
             f"{path}: found a damaged or foreign file ({type(error).__name__}: {error}), wanted a {FORMAT}"
@@ -73,7 +72,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]
 
 
 def other_version(found: Any, ours: int) -> str:
-    """What to do about a file of another version of its format."""
+    """Advice for a file of another format version."""
     if type(found) is int and found > ours:
         return "a newer fmnes wrote it; upgrade"
     return "an fmnes that was never released wrote it, or it was edited; begin the run again"
@@ -82,7 +81,7 @@ def other_version(found: Any, ours: int) -> str:
 def _read(archive: zipfile.ZipFile, size: int) -> tuple[dict[str, Any], Arrays]:
     members = archive.infolist()
     for member in members:
-        # Stored, not compressed: then what is read is never larger than the file, and no bomb can hide in it.
+        # Uncompressed data is never larger than the file: a zip bomb is impossible.
         if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
             raise SnapshotError(f"found a compressed member {member.filename!r}, wanted none")
     if sum(member.file_size for member in members) > size:

@@ -1,7 +1,7 @@
-"""A wish that a run stop: a file in its directory, so that it also reaches a driver on another machine.
+"""Stop requests: a file in the run directory, so that they also reach a driver on another machine.
 
-Whoever may write to the directory may leave one; the driver takes it away when it obeys, and so does the next
-one to take the run up. What is there and was not written by us is nobody's wish, and is left alone.
+Any process with write permission may leave one. The driver removes it when it stops, and `resume` removes a
+stale one. A file of this name that fmnes did not write is ignored.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _MAX_BYTES = 1000
 
 
 def write_stop_request(run: Path) -> None:
-    """Ask whoever runs it to stop. Raises RunError where something else has the file's name."""
+    """Ask the driver to stop. Raises RunError if a foreign file has this name."""
     path = run / STOP
     if os.path.lexists(path) and not is_stop_request(path):
         raise RunError(f"{path}: found a file that is not ours, wanted this name free; move it elsewhere")
     host = re.sub(r"[^\w.-]", "-", socket.gethostname())[:255] or "unnamed"
     try:
         with atomic_write(path) as file:
-            if hasattr(os, "fchmod"):  # the driver may be somebody else's
+            if hasattr(os, "fchmod"):  # another user may own the driver
                 os.fchmod(file.fileno(), 0o644)
             file.write(f"fmnes stop, asked by process {os.getpid()} on {host}\n".encode())
     except OSError as error:
@@ -36,7 +36,7 @@ def write_stop_request(run: Path) -> None:
 
 
 def read_stop_request(path: Path) -> str | None:
-    """Who has left it, such as "process 17 on node3"; None if it is not there, or not ours."""
+    """The process that left it, such as "process 17 on node3"; None if there is none."""
     try:
         text = read_regular(path, _MAX_BYTES).decode()
     except (OSError, ValueError):
@@ -50,9 +50,9 @@ def is_stop_request(path: Path) -> bool:
 
 
 def has_stop_request(run: Path) -> bool:
-    """Whether there is something to be read: a few microseconds."""
-    # Opened anew: a network file system may remember for half a minute that a file was not there, but it
-    # asks its server when the directory is opened.
+    """Whether the file exists; takes a few microseconds."""
+    # A network file system may cache for half a minute that a file does not exist, but it asks its server
+    # when the directory is opened.
     try:
         if sys.platform == "win32":
             return os.path.lexists(run / STOP)
@@ -67,7 +67,7 @@ def has_stop_request(run: Path) -> bool:
 
 
 def remove_stop_request(run: Path) -> str | None:
-    """The same as `read_wish`, and then it is gone."""
+    """Remove a stop request; returns the process that left it, or None."""
     path = run / STOP
     asked_by = read_stop_request(path)
     if asked_by is not None:
