@@ -187,9 +187,10 @@ def _read_finished(
         return None
     with RunDirectory.open(run_dir, read_only=True) as directory:
         config = RunConfig.read(directory.path, directory.config)
-        if replace(config.settings, **changes) != config.settings or not _has_ended(_ending(directory)):
+        data = _ending(directory)
+        if replace(config.settings, **changes) != config.settings or data is None or not _has_ended(data):
             return None
-        result = read_whole_result(directory)
+        result = read_whole_result(directory, data)
         if result is None or directory.in_use_by:
             return None
         if fun is not None:

@@ -37,11 +37,11 @@ def store_result(directory: RunDirectory, result: Result, history: History, fail
         warn(f"the result could not be saved: {error}")
 
 
-def read_whole_result(directory: RunDirectory) -> Result | None:
-    """The stored result in the search's numbers; None if it is absent, damaged or incomplete."""
+def read_whole_result(directory: RunDirectory, data: dict[str, Any]) -> Result | None:
+    """The result in the search's numbers; None if it is damaged or incomplete. data: `directory.result`."""
     try:
-        data, ending = directory.result, directory.read_ending()
-        if data is None or ending is None or data["x_mean"] is None or "covariance" not in data:
+        ending = directory.read_ending()
+        if ending is None or data["x_mean"] is None or "covariance" not in data:
             return None
         history, failures = read_records(*ending)
         result = result_from_json(data, len(data["x_mean"]))

@@ -129,7 +129,7 @@ class RunDirectory:
                 undo.callback(lock.release)
                 _remove(*(file for name in _WRITTEN for file in unfinished(path / name)))
                 remove_stop_request(path)  # meant for the previous process
-                config = _read_json(path / CONFIG)  # the process that had the lock may have changed it
+                config = _read_json(path / CONFIG)  # the previous process may have changed it
             if LOG not in names:
                 raise RunError(f"{path}: found no {LOG}, which belongs to every run; wanted it back")
             if not read_only and torn(path / LOG):

@@ -72,7 +72,6 @@ _Key = tuple[int, ...]
 class EvaluationLog(LogReader):
     """The log at `path`, created if it does not exist. `read_only` works while another process writes.
 
-
     check_pages: False skips SQLite's integrity check, where this process has just made it.
     """
 
