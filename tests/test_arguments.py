@@ -143,7 +143,12 @@ BAD: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "inf.*coordinate 1",
         "x0=, or finite bounds=",
     ),
-    "no x0, one pair": ({"x0": None, "bounds": (0, 1)}, "x0", "how many", "bounds for each coordinate"),
+    "no x0, one pair": (
+        {"x0": None, "bounds": (0, 1)},
+        "x0",
+        "is unknown",
+        "bounds for each coordinate",
+    ),
     "no x0, no pairs": ({"x0": None, "bounds": []}, "bounds", r"\[\]", "for each coordinate"),
     "no x0, no numbers": ({"x0": None, "bounds": Bounds([], 1)}, "bounds", "no coordinate", "for each"),
     "no x0, other sizes": ({"x0": None, "bounds": Bounds([0] * 3, [1] * 2)}, "bounds", r"\(2,\)", "3 coord"),

@@ -17,6 +17,7 @@ from fmnes.strategies.cr_fm_nes import CRFMNESState, constants
 from tests import reference
 from tests.objectives import ellipsoid, failing_ellipsoid, late_failures
 from tests.rows import through
+from tests.updates import after_update
 from tests.variants import STRATEGIES
 
 TOLERANCE = 1e-9
@@ -55,7 +56,7 @@ def warm(d: int) -> CRFMNESState:
     state = start(d)
     for _ in range(20):
         z = rng.standard_normal((4, d))
-        state = STRATEGY.update(state, z, ellipsoid(STRATEGY.sample(state, z)))
+        state = after_update(STRATEGY, state, z, ellipsoid(STRATEGY.sample(state, z)))
     return state
 
 
@@ -100,7 +101,7 @@ def test_literal(problem: str, d: int, population_size: int) -> None:
             PUBLISHED.sample(state, z), points, rtol=TOLERANCE, atol=TOLERANCE * literal.sigma + 1e-14
         )
         f = fun(points)
-        state = PUBLISHED.update(state, z, f)
+        state = after_update(PUBLISHED, state, z, f)
         literal.step(z, f)
         phases.add(literal.phase)
         assert PUBLISHED.shape(state).phase == literal.phase
@@ -114,10 +115,10 @@ def test_by_columns_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     state, rng = warm(40), np.random.default_rng(3)
     z, f = rng.standard_normal((8, 40)), rng.standard_normal(16)
     f[[2, 3, 9]] = np.nan
-    whole = STRATEGY.update(state, z, f), STRATEGY.sample(state, z), STRATEGY.shape(state).axis_lengths
+    whole = after_update(STRATEGY, state, z, f), STRATEGY.sample(state, z), STRATEGY.shape(state).axis_lengths
     monkeypatch.setattr(sampling, "GROUP_BYTES", 1)
     monkeypatch.setattr(sampling, "MIN_COLUMNS", 7)
-    parts = STRATEGY.update(state, z, f), STRATEGY.sample(state, z), STRATEGY.shape(state).axis_lengths
+    parts = after_update(STRATEGY, state, z, f), STRATEGY.sample(state, z), STRATEGY.shape(state).axis_lengths
     for found, wanted in zip((*parts[0], *parts[1:]), (*whole[0], *whole[1:]), strict=True):
         assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)
 
@@ -144,7 +145,7 @@ def evaluations_to_target(fun: Objective, d: int, population_size: int, x0: floa
         hits = np.flatnonzero(f < 1e-12)
         if hits.size:
             return generation * population_size + int(hits[0]) + 1
-        state = STRATEGY.update(state, z, f)
+        state = after_update(STRATEGY, state, z, f)
     raise AssertionError("the target was not reached")
 
 
@@ -165,7 +166,7 @@ def test_nothing_feasible(d: int) -> None:
     rng, state = np.random.default_rng(1), start(d)
     for _ in range(300):
         z = rng.standard_normal((4, d))
-        state = STRATEGY.update(state, z, np.full(8, np.nan))
+        state = after_update(STRATEGY, state, z, np.full(8, np.nan))
         assert_sound(state)
 
 
@@ -177,7 +178,7 @@ def test_any_length_of_v(d: int, length: float) -> None:
     state = state._replace(v=state.v * (length / np.linalg.norm(state.v)))
     for _ in range(100):
         z = rng.standard_normal((4, d))
-        state = STRATEGY.update(state, z, ellipsoid(STRATEGY.sample(state, z)))
+        state = after_update(STRATEGY, state, z, ellipsoid(STRATEGY.sample(state, z)))
         assert_sound(state)
     assert length > 0 or not state.v.any()
 
@@ -193,7 +194,7 @@ def test_D_stays_positive() -> None:
     literal = reference.CRFMNES(state.mean, state.sigma, state.v)
     literal.D, literal.p_sigma, literal.p_c = state.D, state.p_sigma, state.p_c
     literal.step(z, f)
-    new = PUBLISHED.update(state, z, f)
+    new = after_update(PUBLISHED, state, z, f)
     assert_sound(new)
     assert_same(new, literal)
     shrinkage = new.D / state.D
@@ -208,7 +209,7 @@ def test_change_is_limited() -> None:
         for _ in range(20):
             z = size * rng.standard_normal((4, d))
             f = rng.standard_normal(8)
-            new, published = STRATEGY.update(state, z, f), PUBLISHED.update(state, z, f)
+            new, published = after_update(STRATEGY, state, z, f), after_update(PUBLISHED, state, z, f)
             step = np.linalg.norm(new.v - state.v) / np.linalg.norm(state.v)
             factors = new.D / state.D
             assert step <= 0.7 * (1 + 1e-12)
@@ -244,7 +245,7 @@ def test_condition_grows_without_bound() -> None:
     rng, state = np.random.default_rng(7), start(6)
     for _ in range(3000):
         z = rng.standard_normal((4, 6))
-        state = STRATEGY.update(state, z, np.abs(STRATEGY.sample(state, z)[:, 0]))
+        state = after_update(STRATEGY, state, z, np.abs(STRATEGY.sample(state, z)[:, 0]))
         assert_sound(state)
 
 
@@ -254,7 +255,7 @@ def test_population_size_may_change() -> None:
     literal.D, literal.p_sigma, literal.p_c = state.D, state.p_sigma, state.p_c
     for n in (3, 10, 1, 25):
         z, f = rng.standard_normal((n, 10)), rng.standard_normal(2 * n)
-        state = PUBLISHED.update(state, z, f)
+        state = after_update(PUBLISHED, state, z, f)
         literal.step(z, f)
         assert_same(state, literal)
 
@@ -278,7 +279,10 @@ def test_float32_stays_float32() -> None:
         x = STRATEGY.sample(state, z.astype(np.float32))
         assert x.dtype == np.float32
         f = failing_ellipsoid(STRATEGY.sample(double, z))
-        state, double = STRATEGY.update(state, z.astype(np.float32), f), STRATEGY.update(double, z, f)
+        state, double = (
+            after_update(STRATEGY, state, z.astype(np.float32), f),
+            after_update(STRATEGY, double, z, f),
+        )
         assert {leaf.dtype for leaf in state} == {np.dtype(np.float32)}
     for found, wanted in zip(state, double, strict=True):
         assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
@@ -307,7 +311,7 @@ def test_memory() -> None:
         f = x[:, 0].copy()
         del x
         tracemalloc.reset_peak()
-        STRATEGY.update(state, z, f)
+        after_update(STRATEGY, state, z, f)
         assert tracemalloc.get_traced_memory()[1] < 10 * vector < 3 * z.nbytes
     finally:
         tracemalloc.stop()

@@ -565,8 +565,10 @@ def test_bad_input_is_refused_before_anything_is_evaluated(given: dict[str, Any]
 
 
 def test_a_strategy_that_does_not_know_its_spread() -> None:
+    from fmnes.strategies.base import Strategy
+
     class Own(fmnes.XNES):
-        covariance = None  # type: ignore[assignment]
+        covariance = Strategy.covariance  # as a strategy that does not define it
 
     with pytest.raises(ArgumentError, match="no covariance"):
         Optimizer([1.0, 2.0], 1.0, method=Own(), integers=[True, False])

@@ -1006,12 +1006,12 @@ def test_warnings_point_at_the_users_line(kept: bool, workers: int, tmp_path: Pa
     assert done.returncode == 0 and f"{script}:8: RuntimeWarning: the objective returned -inf" in done.stderr
 
 
-def test_a_strategy_of_the_users_own_is_refused_with_a_run_directory(tmp_path: Path) -> None:
+def test_a_strategy_that_is_not_registered_is_refused_with_a_run_directory(tmp_path: Path) -> None:
     class Mine(FMNES):
         pass
 
     assert minimize(sphere, X0, 1.0, rng=1, method=Mine(), max_evaluations=20).nfev == 20
-    with pytest.raises(fmnes.ArgumentError, match=r"method: found .*Mine.*of your own.*run_dir"):
+    with pytest.raises(fmnes.ArgumentError, match=r"method: found .*Mine.*not registered.*run_dir"):
         minimize(sphere, X0, 1.0, rng=1, method=Mine(), max_evaluations=20, run_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
