@@ -173,7 +173,7 @@ def _place(distribution: Any, value: float) -> float:
 
 #: A changed range is searched after this many complete trials with it; a range that changes more often
 #: depends on other parameters.
-CONVERGED_REASONS = 10
+SETTLED = 10
 
 
 class Spaces:
@@ -200,7 +200,7 @@ class Spaces:
             return
         self._complete += 1
         bisect.insort(self._latest, (trial.number, trial.distributions), key=lambda pair: pair[0])
-        del self._latest[:-CONVERGED_REASONS]
+        del self._latest[:-SETTLED]
         for name, distribution in trial.distributions.items():
             self._having[name] += 1
             first = self._ranges.setdefault(name, distribution)
