@@ -1,6 +1,6 @@
 """Is success true? Runs to their own end, and whether what they claim holds.
 
-    nice python -m benchmarks.success [--runs 30] [--workers 2] [--folder FOLDER] [--out FILE]
+    nice python -m benchmarks.success [--runs 30] [--workers 2] [--folder FOLDER] [--out FILE] [--page]
 
 Each finished run is a line of FOLDER/trials.csv, and an interrupted benchmark continues where it stopped.
 """
@@ -316,10 +316,14 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--folder", type=Path, default=Path("docs/benchmarks/success"))
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/success.md"))
+    parser.add_argument("--page", action="store_true", help="only write the page of the runs made so far")
     options = parser.parse_args()
     open_folder(options.folder, {"first_seed": FIRST_SEED, "budget": BUDGET}, fmnes=fmnes.__version__)
     path = options.folder / "trials.csv"
     done = {trial.key: trial for trial in read_lines(path, HEADER, parse)}
+    if options.page:
+        options.out.write_text(page(sorted(done.values(), key=lambda trial: trial.key)), encoding="utf-8")
+        return
     lines = Lines(path, HEADER)
     try:
         trials = run_all(
