@@ -19,8 +19,10 @@ def rank(
     room for more. The unused slots come last.
     """
     xp = backend.xp
-    used = True if population_size is None else xp.arange(len(f)) < population_size
-    feasible = xp.isfinite(f) & used
+    feasible = xp.isfinite(f)
+    if population_size is not None:
+        used = xp.arange(len(f)) < population_size
+        feasible = feasible & used
     n_feasible = xp.count_nonzero(feasible)
 
     def failed_last() -> Array:
