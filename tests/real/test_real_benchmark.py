@@ -149,4 +149,4 @@ def test_other_seeds_can_be_asked_for(tmp_path: Path) -> None:
     out = tmp_path / "rows.jsonl"
     asked = ["lens", "--methods", "random", "--budget", "20", "--workers", "1", "--out", str(out)]
     main([*asked, "--seeds", "2", "--first-seed", "7"])
-    assert [row["seed"] for row in read_rows(out)] == [7, 8]
+    assert sorted(row["seed"] for row in read_rows(out)) == [7, 8]  # kept as they finish

@@ -325,7 +325,7 @@ def test_without_a_run_directory_nobody_watches(tmp_path: Path) -> None:
 
     names: set[str] = set()
     minimize(threads, [1.0, 0.5], 1.0, rng=1, max_evaluations=5)
-    assert "fmnes wishes" not in names
+    assert "fmnes stop requests" not in names
     minimize(threads, [1.0, 0.5], 1.0, rng=1, max_evaluations=5, run_dir=tmp_path / "run")
-    assert "fmnes wishes" in names
-    wait_until(lambda: all(thread.name != "fmnes wishes" for thread in threading.enumerate()))
+    assert "fmnes stop requests" in names
+    wait_until(lambda: all(thread.name != "fmnes stop requests" for thread in threading.enumerate()))
