@@ -1,0 +1,199 @@
+"""The models of the surrogate: values, edge of failures, Gaussian process, quasi-random points."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from fmnes.surrogate import edge_model, gaussian_process, normal, quasi_random, value_model
+
+
+def cloud(n: int, d: int, seed: int = 0) -> np.ndarray:
+    """Normal points, nearest to the origin first."""
+    z = np.random.default_rng([seed, n, d]).standard_normal((n, d))
+    return z[np.argsort(np.square(z).sum(axis=1), kind="stable")]
+
+
+def bowl(z: np.ndarray) -> np.ndarray:
+    return np.square(z - 0.3) @ 10.0 ** np.linspace(0, 2, z.shape[1])
+
+
+# -- normal distribution ----------------------------------------------------------------------------------
+
+
+def test_normal_distribution_has_all_its_digits() -> None:
+    special = pytest.importorskip("scipy.special")
+    u = np.concatenate([-np.logspace(-3, 6, 400), np.logspace(-3, 1, 200), [0.0]])
+    assert np.allclose(normal.log_cdf(u), special.log_ndtr(u), rtol=1e-11, atol=0.0)
+    near = u[np.abs(u) < 37]
+    assert np.allclose(normal.cdf(near), special.ndtr(near), rtol=1e-12, atol=0.0)
+    p = np.concatenate([np.logspace(-300, -1, 200), np.linspace(0.1, 0.999, 50)])
+    assert np.allclose(normal.inverse_cdf(p), special.ndtri(p), rtol=1e-9, atol=1e-12)
+
+
+def test_normal_distribution_agrees_with_the_standard_library() -> None:
+    for u in (-5.0, -0.3, 0.0, 2.0):
+        assert normal.cdf(u) == pytest.approx(NormalDist().cdf(u), rel=1e-12)
+        assert normal.density(u) == pytest.approx(NormalDist().pdf(u), rel=1e-12)
+
+
+# -- quasi-random points ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 7, 40, 200])
+def test_points_fill_each_coordinate_and_can_be_continued(d: int) -> None:
+    x = quasi_random.points(64, d, 5)
+    assert x.shape == (64, d) and (x > 0).all() and (x < 1).all()
+    assert np.array_equal(x[20:], quasi_random.points(44, d, 5, skip=20))
+    assert not np.array_equal(x, quasi_random.points(64, d, 6))
+    assert len(np.unique(np.floor(x[:, 0] * 64))) == 64
+    if d > 1:
+        assert len(np.unique(np.floor(x[:27, 1] * 27))) == 27
+
+
+@pytest.mark.parametrize("d", [2, 5, 10])
+def test_points_are_as_even_as_the_sequence_of_sobol(d: int) -> None:
+    qmc = pytest.importorskip("scipy.stats").qmc
+    own = [qmc.discrepancy(quasi_random.points(100, d, s)) for s in range(5)]
+    sobol = [qmc.discrepancy(qmc.Sobol(d, rng=s).random(128)[:100]) for s in range(5)]
+    uniform = [qmc.discrepancy(np.random.default_rng(s).random((100, d))) for s in range(5)]
+    assert np.mean(own) < 1.4 * np.mean(sobol) and np.mean(own) < 0.7 * np.mean(uniform)
+
+
+def test_normal_points_are_normal() -> None:
+    z = quasi_random.normal_points(512, 3, 1)
+    assert np.allclose(z.mean(axis=0), 0.0, atol=0.02) and np.allclose(z.std(axis=0), 1.0, atol=0.02)
+
+
+# -- values -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_value_model_predicts_a_quadratic(d: int) -> None:
+    z = cloud(6 * d + 20, d)
+    model = value_model.fit(z, bowl(z), len(z))
+    assert model is not None and model.tau > 0.97
+    new = cloud(50, d, seed=1) * 0.5
+    truth = value_model.transformed(model, bowl(new))
+    inside = (bowl(new) > bowl(z).min()) & (bowl(new) < bowl(z).max())
+    assert np.abs(value_model.predict(model, new) - truth)[inside].max() < 0.5
+    assert np.allclose(
+        value_model.transformed(model, bowl(z)), value_model.transform(bowl(z), model.kind), atol=1e-12
+    )
+
+
+def test_value_model_needs_points_and_values() -> None:
+    z = cloud(10, 2)
+    assert value_model.fit(z[:3], bowl(z[:3]), 3) is None
+    assert value_model.fit(z, np.ones(10), 10) is None
+    assert value_model.fit(z, np.arange(10) % 2.0, 10) is None
+    assert value_model.fit(z, np.arange(10) % 3.0, 10) is not None
+
+
+def test_transforms_are_monotone_and_give_ties_one_value() -> None:
+    y = np.array([3.0, -1e150, 3.0, 1e-150, 1e150, 0.0, -5.0, 3.0])
+    order = np.argsort(y, kind="stable")
+    for kind in value_model.TRANSFORMS:
+        t = value_model.transform(y, kind)
+        assert (np.diff(t[order]) >= 0).all() and t[0] == t[2] == t[7]
+        assert t.mean() == pytest.approx(0, abs=1e-12) and t.std() == pytest.approx(1)
+        assert not value_model.transform(np.full(5, 2.0), kind).any()
+
+
+# -- edge -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_edge_model_bisects_a_half_space(d: int) -> None:
+    z = cloud(40 * d, d)
+    model = edge_model.fit(z, z.sum(axis=1) < 0.2)
+    assert model.constant is None
+    assert ((model.loo > 0) == (z.sum(axis=1) < 0.2)).mean() > 0.9
+    below, above = z[z.sum(axis=1) < 0.2], z[z.sum(axis=1) >= 0.2]
+    assert (edge_model.margin(model, below) > 0).all() and (edge_model.margin(model, above) < 0).all()
+
+
+def test_edge_model_finds_a_corner() -> None:
+    z = cloud(300, 3)
+    worked = (z < 0.5).all(axis=1)
+    new = cloud(1000, 3, seed=1)
+    model = edge_model.fit(z, worked)
+    assert ((edge_model.margin(model, new) > 0) == (new < 0.5).all(axis=1)).mean() > 0.93
+
+
+def test_edge_model_without_an_edge() -> None:
+    z = cloud(5, 2)
+    for worked, constant in ((np.ones(5, bool), 1.0), (np.zeros(5, bool), -1.0)):
+        model = edge_model.fit(z, worked)
+        assert model.constant == constant and (model.loo == constant).all() and model.loss == 0.0
+        assert (edge_model.margin(model, z) == constant).all()
+
+
+# -- Gaussian process -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_gaussian_process_predicts_its_points(d: int) -> None:
+    z = cloud(20 + 10 * d, d) / 3
+    y = gaussian_process.warp(bowl(z))
+    gp = gaussian_process.fit(z, y)
+    mean, sd = gaussian_process.predict(gp, z)
+    assert np.abs(mean * gp.scale_y + gp.mean_y - y).max() < 0.1 * y.std()
+    assert (sd < 0.2).all() and gp.best_y == pytest.approx((y.min() - gp.mean_y) / gp.scale_y)
+    assert gaussian_process.predict(gp, np.full((1, d), 100.0))[1] > 3 * sd.max()
+    assert np.array_equal(gaussian_process.fit(z, y, gp.theta, 0).theta, gp.theta)
+    assert np.array_equal(gp.length_scales, np.exp(gp.theta[:d]))
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("n, d", [(7, 1), (30, 2), (40, 5), (60, 10)])
+def test_the_fit_reaches_the_posterior_of_scipy(n: int, d: int, labels: bool) -> None:
+    optimize = pytest.importorskip("scipy.optimize")
+    z = cloud(n, d) / 2
+    y = np.where(z.sum(axis=1) < 0.3, 1.0, -1.0) if labels else gaussian_process.warp(bowl(z))
+    options = {"noise": 1e-3, "length_prior": (np.log(0.7), 0.8)} if labels else {}
+    gp = gaussian_process.fit(z, y, **options)
+    standardised = (y - gp.mean_y) / gp.scale_y
+    prior = gaussian_process.prior(d, options.get("length_prior", gaussian_process.LENGTH_PRIOR))
+
+    def posterior(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        return gaussian_process.negative_log_posterior(z, standardised, theta, *prior)
+
+    noise = np.log(options.get("noise", 1e-6))
+    limits = [(np.log(0.01), np.log(20.0))] * d + [(-4.0, 4.0), (noise, np.log(0.3))]
+    start = np.clip(prior[0], *np.transpose(limits))
+    best = optimize.minimize(
+        posterior, start, jac=True, method="L-BFGS-B", bounds=limits, options={"maxiter": 25}
+    )
+    assert posterior(gp.theta)[0] < best.fun + 0.02
+    assert all(low <= t <= high for t, (low, high) in zip(gp.theta, limits, strict=True))
+
+
+def test_log_expected_improvement_in_both_tails() -> None:
+    mpmath_values = {0.0: -0.9189385332046727, 3.0: 1.0987395, -5.0: -16.7443, -25.0: -319.8615}
+    for u, expected in mpmath_values.items():
+        value = gaussian_process.log_expected_improvement(np.array([0.0]), np.array([1.0]), u)
+        assert value[0] == pytest.approx(expected, rel=1e-4)
+    u = np.linspace(-25.001, -24.999, 9)
+    value = gaussian_process.log_expected_improvement(-u, np.ones(9), 0.0)
+    assert np.allclose(np.diff(value, 2), 0.0, atol=1e-6)
+    assert gaussian_process.log_expected_improvement(np.array([1e6]), np.array([1e-3]), 0.0)[0] < -1e17
+
+
+def test_probability_of_labels() -> None:
+    z = cloud(80, 2)
+    labels = np.where(z[:, 0] < 0.3, 1.0, -1.0)
+    gp = gaussian_process.fit(z, labels, iterations=15, noise=1e-3, length_prior=(np.log(0.7), 0.8))
+    p = np.exp(gaussian_process.probability_log(gp, np.array([[-1.0, 0.0], [1.5, 0.0], [30.0, 0.0]])))
+    assert p[0] > 0.9 and p[1] < 0.1 and 0.2 < p[2] < 0.8
+
+
+def test_warp_is_monotone_over_300_decades() -> None:
+    y = np.concatenate([[0.0, 0.0], np.logspace(-150, 150, 61), -np.logspace(-150, 150, 20)])
+    warped = gaussian_process.warp(y)
+    assert np.isfinite(warped).all() and (np.diff(warped[np.argsort(y, kind="stable")]) >= 0).all()
+    assert not gaussian_process.warp(np.full(4, 7.0)).any()
+    plateau = gaussian_process.warp(np.array([1.0, 1.0, 1.0, 1.0, 3.0]))
+    assert plateau[4] > 0 and not plateau[:4].any()
