@@ -28,6 +28,8 @@ _JITTER = 1e-8
 _SMALLEST_VARIANCE = 1e-12
 #: Gains of the log posterior below this are not worth an iteration.
 _GAIN = 1e-4
+#: Of a step in θ: the quadratic model of the posterior holds no further.
+_LONGEST = 2.0
 #: Part of the variance of a label that is no uncertainty: without it, P(works) would be 0 or 1 at the points.
 _LABEL_VARIANCE = 0.05
 #: Distances from the smallest value are logarithmic from this share of the median distance on.
@@ -223,7 +225,10 @@ def _minimise(
             break
         step = np.zeros_like(x)
         step[free] = -np.linalg.solve(hessian[free[:, None], free], gradient[free])
-        step *= min(1.0, 2.0 / float(np.abs(step).max()))  # in logarithms, longer steps leave the model
+        longest = float(np.abs(step).max())
+        if longest == 0.0:
+            break
+        step *= min(1.0, _LONGEST / longest)
         length = 1.0
         while True:
             new = np.clip(x + length * step, lower, upper)
@@ -240,13 +245,13 @@ def _minimise(
             hessian *= max(1.0, float(curve @ curve) / along / curvature.max())
             before = hessian @ change
         total = float(change @ before)
+        gain = value - new_value
+        x, value, gradient = new, new_value, new_gradient
+        if gain < _GAIN or not total > 1e-30:
+            break
         if along < 0.2 * total:  # Powell's damping keeps the Hessian positive definite
             share = 0.8 * total / (total - along)
             curve = share * curve + (1.0 - share) * before
             along = float(change @ curve)
         hessian = hessian + np.outer(curve, curve) / along - np.outer(before, before) / total
-        gain = value - new_value
-        x, value, gradient = new, new_value, new_gradient
-        if gain < _GAIN:
-            break
     return x

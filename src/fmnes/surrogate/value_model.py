@@ -79,13 +79,14 @@ def fit(z: Floats, y: Floats, n_check: int) -> ValueModel | None:
         None with too few points or values, or if no kernel could be used.
     """
     n, d = z.shape
-    if n < MIN_POINTS or len(np.unique(y)) < MIN_VALUES:
+    rank = np.unique(y, return_inverse=True)[1]
+    if n < MIN_POINTS or rank.max() + 1 < MIN_VALUES:
         return None
     scale = scale_of(z)
     points = z / scale
     targets = np.stack([transform(y, kind) for kind in TRANSFORMS], axis=1)
     check = slice(0, max(1, n_check))
-    order = np.sign(y[check][:, None] - y[check][None, :])
+    order = np.sign(rank[check][:, None] - rank[check][None, :])
     pairs = max(1.0, float(np.abs(order).sum()))
     variances = np.maximum(targets[check].var(axis=0), 1e-300)
     best: tuple[float, float, Kernel, int, Floats, Floats] | None = None
@@ -134,7 +135,10 @@ def predict(model: ValueModel, z: Floats) -> Floats:
 
 def transformed(model: ValueModel, f: Floats) -> Floats:
     """True values in the units of the predictions, by interpolation between the values of the model."""
-    return np.interp(f, model.values, model.transformed_values)
+    lowest, highest = model.values[0], model.values[-1]
+    unit = max(abs(lowest), abs(highest))  # in these units, no difference or slope overflows
+    inside = np.clip(f, lowest, highest) / unit
+    return np.asarray(np.interp(inside, model.values / unit, model.transformed_values))
 
 
 def scale_of(z: Floats) -> float:
