@@ -12,7 +12,7 @@ from typing import get_args, get_overloads
 import pytest
 
 import fmnes
-from fmnes.run.options import RunOptions, SearchOptions
+from fmnes.run.options import OptimizerOptions, RunOptions
 
 SCRIPTS = Path(__file__).parent / "data" / "typing"
 
@@ -60,7 +60,7 @@ def test_every_mistake_is_reported_and_nothing_else(reported_by, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("call", "shared"), [(fmnes.minimize, RunOptions), (fmnes.Optimizer.__init__, SearchOptions)]
+    ("call", "shared"), [(fmnes.minimize, RunOptions), (fmnes.Optimizer.__init__, OptimizerOptions)]
 )
 def test_the_options_that_overloads_share_are_those_of_the_signature(call, shared) -> None:
     """Same names and the same types; what is left over is written out in the overloads."""

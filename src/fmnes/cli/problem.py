@@ -36,7 +36,7 @@ from fmnes.evaluation.programs.workspace import Workspace
 from fmnes.outcome import Outcome, lost
 from fmnes.parameters import Integer, Parameter, Real, read_parameter, table_of
 from fmnes.run.loop import check_origin
-from fmnes.run.settings import Settings
+from fmnes.run.settings import Settings, wants_surrogate
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
 
@@ -338,6 +338,8 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         opt = Optimizer(problem.space.parameters, **{name: run[name] for name in _SEARCH if name in run})
         others = {name: value for name, value in run.items() if name in _OTHERS}
         settings = Settings(**{**_OTHERS, **others})
+        wanted = run.get("surrogate", "auto")
+        wants_surrogate(wanted, problem.command, settings, opt.strategy, d=len(opt.x0), plain=False)
         check_origin(opt, settings.restart_from)
         if "warm_start" in run:
             reading.check_run(Path(run["warm_start"]))

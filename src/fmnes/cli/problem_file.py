@@ -64,6 +64,7 @@ RUN = (
     "restarts",
     "restart_from",
     "second_look",
+    "surrogate",
     "evaluate_start",
     "warm_start",
     "run_dir",

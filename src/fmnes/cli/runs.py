@@ -136,6 +136,10 @@ def minimize(
         str | None,
         typer.Option(metavar="N|bipop", help="Further searches, each with twice the population; or bipop."),
     ] = None,
+    surrogate: Annotated[
+        bool | None,
+        typer.Option(help="Models of the values and failures that save evaluations, or none; else as fits."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="The same seed gives the same run.", parser=whole, metavar="INTEGER")
     ] = None,
@@ -154,6 +158,7 @@ def minimize(
         "method": method,
         "population_size": population_size,
         "restarts": _restarts(restarts),
+        "surrogate": surrogate,
     }
     typed = {name: value for name, value in flags.items() if value is not None}
     options = {**problem.run, **typed}

@@ -82,6 +82,7 @@ def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
             fails_at(opt, stop) or _settled_elsewhere(state),
             stop,
             opt.steps_supported,
+            opt.narrow,
         ),
     ]
 

@@ -23,10 +23,13 @@ from fmnes.run.session import run_session
 from fmnes.run.settings import (
     RunConfig,
     Settings,
+    batch_size,
     describe_objective,
     describe_search,
+    dimension_of,
     population_for,
     versions,
+    wants_surrogate,
     worker_count,
 )
 from fmnes.run.snapshots import RunState
@@ -142,6 +145,7 @@ def minimize(
     covariance: ArrayLike | None = None,
     warm_start: Result | str | os.PathLike[str] | None = None,
     overlap: float = 0.0,
+    surrogate: Literal["auto"] | bool = "auto",
     keep_evaluations: bool = False,
     run_dir: str | os.PathLike[str] | None = None,
     callback: Callable[[View], Any] | None = None,
@@ -238,6 +242,11 @@ def minimize(
         With `workers`: the share of a generation, from 0 to 1, that may be handed out early to workers that
         would wait for its slowest evaluation; these points belong to the next generation. If evaluation times
         differ, this saves half of the time or more, but the run cannot be repeated exactly.
+    surrogate : {"auto", True, False}, optional
+        Save evaluations with models of the values and of the failures: the models propose the first points,
+        and later decide which points of a generation are evaluated. "auto": for "afm-nes" in at most 40
+        dimensions with a budget of at most 200 evaluations per dimension, or with a `Command`. The models
+        then propose as many points at a time as there are workers.
     keep_evaluations : bool, optional
         Keep every evaluation in `result.evaluations`, a table; `to_pandas()` makes a DataFrame of it.
     run_dir : path, optional
@@ -312,6 +321,14 @@ def minimize(
         usual = Optimizer(**start, method=method, bounds_as=bounds_as, rng=0)
         crew = worker_count(settings.workers, executor, settings.vectorized)
         population_size = population_for(crew, len(usual.x0), usual.population_size)
+    modelled = wants_surrogate(
+        surrogate,
+        fun,
+        settings,
+        method,
+        d=dimension_of(start),
+        plain=bool(overlap) or population_size is not None or bounds_as != "map",
+    )
     opt = Optimizer(
         **start,
         method=method,
@@ -323,6 +340,8 @@ def minimize(
         xtol=xtol,
         ftol=ftol,
         overlap=overlap,
+        surrogate=modelled,
+        batch_size=batch_size(settings, executor) if modelled else 1,
     )
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)

@@ -40,6 +40,13 @@ class SearchOptions(TypedDict, total=False):
     overlap: float
 
 
+class OptimizerOptions(SearchOptions, total=False):
+    """What `Optimizer` takes of any search."""
+
+    surrogate: bool
+    batch_size: int
+
+
 class RunOptions(SearchOptions, total=False):
     """What `minimize` takes of any search."""
 
@@ -55,5 +62,6 @@ class RunOptions(SearchOptions, total=False):
     second_look: bool
     evaluate_start: bool
     keep_evaluations: bool
+    surrogate: Literal["auto"] | bool
     run_dir: str | os.PathLike[str] | None
     progress: bool

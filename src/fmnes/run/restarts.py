@@ -65,26 +65,28 @@ class SearchSummary(NamedTuple):
     stop: Stop
     supported: bool = True
     """Whether enough evaluations succeeded while its steps became shorter."""
+    narrow: bool = False
+    """Whether models started it in a small region where nothing fails."""
 
     @property
     def needs_confirmation(self) -> bool:
-        return (self.failing or not self.supported) and self.stop.reason in CONVERGED_REASONS
+        return (self.failing or not self.supported or self.narrow) and self.stop.reason in CONVERGED_REASONS
 
     @property
     def converged(self) -> bool:
         return self.stop.reason.converged and self.supported
 
     def dump(self) -> list[Any]:
-        *fields, stop, supported = self
-        return [*fields, stop.reason.name, stop.numbers, supported]
+        *fields, stop, supported, narrow = self
+        return [*fields, stop.reason.name, stop.numbers, supported, narrow]
 
     @classmethod
     def restore(cls, saved: list[Any]) -> SearchSummary:
-        kind, population_size, evaluations, gained, failing, reason, numbers, supported = saved
-        if kind not in KINDS or not all(type(flag) is bool for flag in (gained, failing, supported)):
+        kind, population_size, evaluations, gained, failing, reason, numbers, supported, narrow = saved
+        if kind not in KINDS or not all(type(flag) is bool for flag in (gained, failing, supported, narrow)):
             raise ValueError(f"a search of kind {kind!r}")
         stop = Stop(StopReason[reason], str(numbers))
-        return cls(kind, count(population_size), count(evaluations), gained, failing, stop, supported)
+        return cls(kind, count(population_size), count(evaluations), gained, failing, stop, supported, narrow)
 
 
 def next_search(
@@ -147,6 +149,8 @@ def _look(searches: Sequence[SearchSummary], more: int) -> Plan | None:
     done = not last.gained and last.supported
     if done or not last.needs_confirmation or looks >= MAX_CONFIRMATIONS:
         return None
+    if last.narrow and not last.failing and last.supported:
+        return Plan("look", searches[0].population_size, 1.0, "best")
     unsupported = sum(not s.supported for s in searches)
     if unsupported > MAX_DOUBLINGS:
         return None

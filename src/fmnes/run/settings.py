@@ -17,6 +17,7 @@ from fmnes.evaluation.programs.command import Command
 from fmnes.parameters import Real
 from fmnes.space import Space, make_space
 from fmnes.storage.directory import KEPT
+from fmnes.strategies import DEFAULT_METHOD, resolve
 from fmnes.version import __version__
 
 if TYPE_CHECKING:
@@ -54,6 +55,48 @@ def worker_count(workers: int, executor: Any, vectorized: bool) -> int:
             "wanted a number"
         )
     return found
+
+
+# -- Whether models save evaluations: `surrogate`
+
+#: "auto" switches the models on up to this number of evaluations per dimension, and of dimensions.
+FEW_EVALUATIONS, FEW_DIMENSIONS = 200, 40
+
+
+def wants_surrogate(
+    surrogate: Literal["auto"] | bool, fun: Any, settings: Settings, method: Any, *, d: int, plain: bool
+) -> bool:
+    """Whether the search has a model. plain: another option excludes it."""
+    if isinstance(surrogate, str) and surrogate == "auto":
+        few = settings.max_evaluations is not None and settings.max_evaluations <= FEW_EVALUATIONS * d
+        expensive = few or isinstance(fun, Command)
+        suits = resolve(method)[0].name == DEFAULT_METHOD
+        return expensive and suits and d <= FEW_DIMENSIONS and not plain and not settings.vectorized
+    if not is_number(surrogate, whole=True) and not isinstance(surrogate, (bool, np.bool_)):
+        raise ArgumentError(f'surrogate: found {shown(surrogate)}, wanted True, False or "auto"')
+    check_flag("surrogate", surrogate)
+    if surrogate and settings.vectorized:
+        raise ArgumentError("surrogate: found True together with vectorized, wanted one of the two")
+    return bool(surrogate)
+
+
+def batch_size(settings: Settings, executor: Any) -> int:
+    """The points that are evaluated at the same time; 1 for an executor that does not say."""
+    if executor is None:
+        return cores() if settings.workers == -1 else settings.workers
+    from fmnes.evaluation.executor import count_workers  # needed with an executor only
+
+    return count_workers(executor) or 1
+
+
+def dimension_of(start: dict[str, Any]) -> int:
+    """The number of coordinates of these arguments of a search."""
+    if start["x0"] is not None:
+        return int(np.size(start["x0"]))
+    bounds = start["bounds"]
+    return (
+        int(np.size(bounds.lower)) if hasattr(bounds, "lower") else len(bounds) if bounds is not None else 1
+    )
 
 
 def cores() -> int:
@@ -234,6 +277,7 @@ def describe_search(opt: Optimizer) -> dict[str, Any]:
         "seed": None if opt.seed is None else str(opt.seed),  # JSON readers may round large integers
         "xtol": opt.xtol,
         "ftol": opt.ftol,
+        "surrogate": opt.surrogate,
     }
 
 

@@ -178,12 +178,43 @@ class Distribution:
         """Return the search's point of each draw. (n, d)"""
         return self._points(rows[0::2])[: len(rows)] if self.start.strategy.mirrored else self._points(rows)
 
+    def rows_to_points(self, rows: Floats) -> Floats:
+        """Return the search's point of each row, which need not be one of a mirrored pair. (n, d)"""
+        y = self._points(rows)
+        return y[0::2] if self.start.strategy.mirrored else y
+
     def coordinates(self, y: Floats) -> Floats:
         """Return the draws that give these points from the current distribution. (n, d)"""
         with np.errstate(all="ignore"):  # points far away
             own: Any = y if self.scale is None else y / self.scale
             z: Floats = self.start.strategy.coordinates(self.state, own)
         return z
+
+    def coordinates_of(self, x: Floats) -> Floats:
+        """Return the draws of the user's points, as if no bound bent the search. (n, d)"""
+        mean = self.as_point(self.state.mean)
+        scale: Any = 1.0 if self.scale is None else self.scale
+        with np.errstate(all="ignore"):  # points far away
+            state = self.state._replace(mean=mean / scale)
+            z: Floats = self.start.strategy.coordinates(state, x / scale)
+        return z
+
+    def begin_with_axes(self, x: Vector, axes: Floats) -> None:
+        """Continue from this point with these axes, (d, d): the points are x + axes · z."""
+        start: Any = self.start
+        scale = 1.0 if start.scale is None else start.scale[:, None]
+        B = axes / scale
+        sigma = math.exp(float(np.linalg.slogdet(B)[1]) / len(x))
+        strategy = dataclasses.replace(start.strategy, B0=B / sigma)
+        y = x if self.box is None else self.box.start(x)
+        mean = y if start.scale is None else y / start.scale
+        # The strategy itself stays as it is: B0 is part of the first state only.
+        self.state = strategy.init(mean, np.float64(sigma), self.rng.standard_normal(len(x)))
+        if start.grid is not None:
+            self.scale = np.ones(len(x)) if start.scale is None else start.scale
+            self.deviations = marginal_deviations(start.strategy, self.state)
+            with np.errstate(all="ignore"):
+                self._keep_margin(start.grid, self.state, self.state, start.population_size)
 
     def _points(self, z: Floats) -> Floats:
         """Sample points in the user's units, before the map into the bounds."""

@@ -45,6 +45,8 @@ class Generation:
     poll: int | None = None
     """For a generation of polled neighbours: how many neighbours of the best point are known once it is
     complete. None: the points are draws."""
+    proposed: bool = False
+    """Are the points proposed by the models, so that they are no draws?"""
     handed_out: set[int] | None = None
     """Slots whose point `ask(n)` returned. Not saved: after a load they are handed out again."""
 
@@ -93,6 +95,23 @@ class Generation:
     def fill_duplicates(self, slots: NDArray[np.intp], values: Floats) -> None:
         self.f = _with(self.f, slots, values)
 
+    @property
+    def waiting(self) -> NDArray[np.intp]:
+        """Slots of which the models have not decided yet whether they are evaluated."""
+        return np.flatnonzero(self.source == Source.WAITING)
+
+    def open_more(self, slots: NDArray[np.intp]) -> None:
+        """Have these waiting slots evaluated."""
+        self.source = _with(self.source, slots, Source.EVALUATED)
+        self.open = _with(self.open, slots, True)
+        self.n_open += len(slots)
+        if self.handed_out is not None:
+            self.handed_out.difference_update(slots.tolist())
+
+    def predict_rest(self) -> None:
+        """Leave the waiting slots to the models."""
+        self.source = _with(self.source, self.waiting, Source.PREDICTED)
+
     def redraw(self, slots: NDArray[np.intp], z: Floats, x: Floats, screened: Screened | None) -> None:
         """New draws and points for these failed slots."""
         self.z, self.x = _with(self.z, slots, z), _with(self.x, slots, x)
@@ -137,14 +156,24 @@ class Generation:
         names = ["z", "x", "f", "open", "redraws", "source"]
         if self.out_of_order is not None:
             names.append("out_of_order")
-        return {"evaluated": self.evaluated, "poll": self.poll}, {
+        return {"evaluated": self.evaluated, "poll": self.poll, "proposed": self.proposed}, {
             f"current.{name}": getattr(self, name) for name in names
         }
 
     @classmethod
     def restore(
-        cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], draws: int, lam: int, d: int
+        cls,
+        metadata: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        draws: int,
+        lam: int,
+        d: int,
+        modelled: bool = False,
     ) -> Generation:
+        proposed = metadata.get("proposed", False) is True
+        if modelled:  # a proposal has any number of points, and a generation one more than its draws
+            lam = arrays["current.f"].size
+            draws = len(arrays["current.z"])
         out_of_order = arrays.get("current.out_of_order")
         open = shaped(arrays["current.open"], (lam,), kinds="b")
         if out_of_order is not None and (shaped(out_of_order, (lam,), kinds="b") & ~open).any():
@@ -160,6 +189,7 @@ class Generation:
             redraws=shaped(arrays["current.redraws"], (lam,), kinds="i"),
             source=source,
             evaluated=count(metadata["evaluated"]),
+            proposed=proposed,
             poll=None if metadata.get("poll") is None else count(metadata["poll"]),
             out_of_order=out_of_order if out_of_order is not None and out_of_order.any() else None,
         )

@@ -10,28 +10,46 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fmnes.arguments import Default, check_memory, check_number, check_path, check_rng, suggest_options
+from fmnes.arguments import (
+    Default,
+    check_count,
+    check_flag,
+    check_memory,
+    check_number,
+    check_path,
+    check_rng,
+    suggest_options,
+)
 from fmnes.errors import ArgumentError, FmnesError, SnapshotError, UsageError
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
 from fmnes.search.archive import Archive, read_known
 from fmnes.search.distribution import Distribution, shaped_by
 from fmnes.search.generation import Generation
+from fmnes.search.modelled import (
+    check_surrogate,
+    make_surrogate,
+    next_round,
+    proposed_generation,
+    ranked_slots,
+    screened_generation,
+)
 from fmnes.search.overlap import OverlapScheduler, check_overlap
 from fmnes.search.points import Name, Point, digest_of, name_of, read_value, read_values
 from fmnes.search.polling import Poll, next_poll
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
-from fmnes.search.screen import Screened, poll_only, screen
+from fmnes.search.screen import Screened, Source, poll_only, screen
 from fmnes.search.start import Start
 from fmnes.search.stopping import Recent, settled_at, stop_at
-from fmnes.space import Space, unpack
+from fmnes.space import Space, is_space, read_space, unpack
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
+from fmnes.surrogate.phases import Surrogate
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fmnes.run.options import SearchOptions
+    from fmnes.run.options import OptimizerOptions
 
 #: The kind of a saved file.
 KIND = "optimizer"
@@ -82,6 +100,11 @@ class Optimizer(Generic[X, Xs]):
     overlap : float, optional
         The share of a generation that may be handed out early. Points are then asked for by `ask(n)` only,
         and values count in the order in which they arrive.
+    surrogate : bool, optional
+        Save evaluations with models, as in `fmnes.minimize`. `ask` then returns `batch_size` points at a time
+        where the models propose them.
+    batch_size : int, optional
+        With `surrogate`: how many points are evaluated at the same time.
 
     Raises
     ------
@@ -114,7 +137,7 @@ class Optimizer(Generic[X, Xs]):
         sigma0: None = None,
         *,
         population_size: int | None = None,
-        **options: Unpack[SearchOptions],
+        **options: Unpack[OptimizerOptions],
     ) -> None: ...
     @overload
     def __init__(
@@ -125,7 +148,7 @@ class Optimizer(Generic[X, Xs]):
         population_size: int | None = None,
         bounds: Any = None,
         integers: Any = None,
-        **options: Unpack[SearchOptions],
+        **options: Unpack[OptimizerOptions],
     ) -> None: ...
     @suggest_options
     def __init__(
@@ -146,6 +169,8 @@ class Optimizer(Generic[X, Xs]):
         known: Any = (),
         covariance: ArrayLike | None = None,
         overlap: float = 0.0,
+        surrogate: bool = False,
+        batch_size: int = 1,
     ) -> None:
         self.space, numbers = unpack(
             x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known
@@ -194,6 +219,15 @@ class Optimizer(Generic[X, Xs]):
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
+        batch = check_count("batch_size", batch_size, 1)
+        self._surrogate: Surrogate | None = None
+        """Models of the objective, which save evaluations; None: the search is plain."""
+        check_flag("surrogate", surrogate)
+        if surrogate:
+            check_surrogate(start, overlap)
+            self._surrogate = make_surrogate(start, generator, batch, _is_anywhere(x0))
+            for x, value in read_known(numbers["known"], len(start.x0), start.bounds, start.grid):
+                self._surrogate.add(x, value)
         share = check_overlap(overlap, start)
         self.overlap_scheduler = OverlapScheduler(self, share) if share else None
         """Hands out points of the next generation before this one is complete; None: it waits."""
@@ -505,6 +539,9 @@ class Optimizer(Generic[X, Xs]):
         opt._archive = self._archive
         opt.seed, opt.restart, opt.space = None, self.restart + 1, self.space
         opt.start_failed = self.start_failed and np.array_equal(opt.x0, self.x0)
+        if self._surrogate is not None:
+            self._surrogate.begin_search()
+            opt._surrogate = self._surrogate
         return opt
 
     def _check_duplicates(self, current: Generation) -> None:
@@ -513,6 +550,19 @@ class Optimizer(Generic[X, Xs]):
         for x in current.x[current.duplicates]:
             if not (x.tobytes() in evaluated or self._archive.get(x) is not None):
                 raise SnapshotError("a duplicate without the slot that is evaluated for it")
+
+    @property
+    def surrogate(self) -> bool:
+        """Whether models save evaluations."""
+        return self._surrogate is not None
+
+    @property
+    def narrow(self) -> bool:
+        """Whether models started the distribution in a small region where nothing fails.
+
+        What it finds there may be one of several valleys.
+        """
+        return self._surrogate is not None and self._surrogate.narrow
 
     @property
     def overlap(self) -> float:
@@ -618,14 +668,26 @@ class Optimizer(Generic[X, Xs]):
         """Count the values of open slots in this order; the last ones complete the generation."""
         self._asked = None
         feasible = self._record(current.points(slots), f)
+        if self._surrogate is not None:
+            size = 0 if current.proposed else self._distribution.population_size
+            for slot, x, value in zip(slots.tolist(), current.points(slots), f.tolist(), strict=True):
+                self._surrogate.add(x, value if math.isfinite(value) else math.nan, drawn=slot < size)
         current.fill(slots, f)
         if self._start.repeats and current.complete:
             self._fill_duplicates(current)
         if self._start.max_redraws is not None and current.complete and current.poll is None:
             # Only now, so that the draws do not depend on lost evaluations.
             self._redraw(current, np.flatnonzero(~np.isfinite(current.f)))
-        if current.complete:
-            self._update(current, feasible if len(f) == len(current.f) else _feasible_values(current.f))
+        if not current.complete:
+            return
+        values = current.f
+        if self._surrogate is not None and not current.proposed and current.poll is None:
+            ranked = next_round(self, self._surrogate, current)
+            if ranked is None:  # the models need more evaluations of this generation
+                return
+            values = ranked
+        whole = len(f) == len(current.f)
+        self._update(current, feasible if whole else _feasible_values(current.f), values)
 
     @property
     def asked(self) -> list[tuple[int, int, int]]:
@@ -637,7 +699,15 @@ class Optimizer(Generic[X, Xs]):
     def _sample(self) -> Generation:
         if self._start.grid is not None and (poll := self._next_poll()):
             return self._evaluate_poll(poll)
+        if self._surrogate is not None and (proposed := proposed_generation(self, self._surrogate)):
+            self._current = proposed
+            return proposed
         z, x, inside = self._distribution.draw(self._distribution.draws)
+        if self._surrogate is not None and (
+            waiting := screened_generation(self, self._surrogate, z, x, inside)
+        ):
+            self._current = waiting
+            return waiting
         screened = self._screen(x, inside)
         self._current = current = Generation.of(z, x, screened)
         if self._start.max_redraws is not None and screened is not None:
@@ -728,6 +798,8 @@ class Optimizer(Generic[X, Xs]):
         value : float
             Its value; NaN if it fails.
         """
+        if self._surrogate is not None:
+            self._surrogate.add(x, value)
         if self._start.grid is not None:
             self.note(x, value)
 
@@ -741,18 +813,32 @@ class Optimizer(Generic[X, Xs]):
             if self._start.max_redraws is None or current.redraws.sum() >= self._start.max_redraws:
                 return
 
-    def _update(self, current: Generation, feasible: list[float]) -> None:
+    def _update(
+        self, current: Generation, feasible: list[float], values: NDArray[np.float64] | None = None
+    ) -> None:
+        """End the generation. values: what ranks the points, if not their own values."""
         if current.poll is not None:
             self._take_poll(current, current.poll)
+        elif current.proposed:
+            assert self._surrogate is not None
+            self._surrogate.observe()
+            self._feasible_share = len(feasible) / len(current.f)
         else:
             before = self.sigma
+            z, f = current.z, current.f
+            if self._surrogate is not None and values is not None:
+                z, f = ranked_slots(self, self._surrogate, current, values)
             # Updates from failures alone would contract the search to the start, which fails too.
             if not (self.start_failed and self._best.x is None):
-                self._distribution.update(current.z, current.f)
+                self._distribution.update(z, f)
             # On a grid σ may shrink without limit while the margin keeps the steps.
             shrinkage = 0.0 if self._start.repeats else math.log(before) - math.log(self.sigma)
-            self._recent.add(feasible, current.evaluated > 0, len(current.f), shrinkage)
-            self._feasible_share = len(feasible) / len(current.f)
+            # Points that the models rank count as the evaluations that they stand for.
+            n_feasible = len(feasible) + int(
+                np.count_nonzero(np.isfinite(f[current.source[: len(f)] == Source.PREDICTED]))
+            )
+            self._recent.add(feasible, current.evaluated > 0, len(current.f), shrinkage, n_feasible)
+            self._feasible_share = n_feasible / len(current.f)
         self.generation += 1
         self._current = self._asked = None
         if self._start.repeats:
@@ -841,6 +927,8 @@ class Optimizer(Generic[X, Xs]):
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self._best)]
         parts.append(self._archive.dump())
+        if self._surrogate is not None:
+            parts.append(self._surrogate.dump())
         if self._current is not None:
             parts.append(self._current.dump())
         if self.overlap_scheduler is not None:
@@ -910,11 +998,20 @@ class Optimizer(Generic[X, Xs]):
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt._best = restore_best(metadata, arrays, d)
         opt._archive.restore(arrays)
+        if "surrogate" in metadata:
+            opt._surrogate = Surrogate.restore(metadata, arrays)
         if opt.overlap_scheduler is not None:
             opt.overlap_scheduler.restore(metadata, arrays)
         elif "current.z" in arrays:
             drawn = opt._distribution
-            opt._current = Generation.restore(metadata, arrays, drawn.draws, drawn.population_size, d)
+            opt._current = Generation.restore(
+                metadata,
+                arrays,
+                drawn.draws,
+                drawn.population_size,
+                d,
+                modelled=opt._surrogate is not None,
+            )
             opt._check_duplicates(opt._current)
         return opt
 
@@ -924,3 +1021,10 @@ def _feasible_values(f: NDArray[np.float64]) -> list[float]:
     feasible = np.isfinite(f)
     values: list[float] = (f if np.count_nonzero(feasible) == len(f) else f[feasible]).tolist()
     return values
+
+
+def _is_anywhere(x0: Any) -> bool:
+    """Is no start given, so that the search begins in the whole box?"""
+    if is_space(x0):
+        return all(p.start is None for p in read_space(x0).parameters.values())
+    return x0 is None

@@ -31,6 +31,10 @@ class Source(IntEnum):
     """The point violates a bound: it failed, at no cost."""
     UNUSED = 4
     """The slot has no point: fewer neighbours are polled than the generation has slots."""
+    PREDICTED = 5
+    """The models of `fmnes.surrogate` rank the point; it is not evaluated."""
+    WAITING = 6
+    """The models have not decided yet whether the point is evaluated."""
 
 
 class Screened(NamedTuple):

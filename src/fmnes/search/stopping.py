@@ -87,14 +87,23 @@ class Recent:
         """Did enough evaluations succeed while the steps became shorter?"""
         return self.unsupported <= MAX_UNSUPPORTED
 
-    def add(self, feasible: list[float], evaluated: bool, size: int, shrinkage: float = 0.0) -> None:
+    def add(
+        self,
+        feasible: list[float],
+        evaluated: bool,
+        size: int,
+        shrinkage: float = 0.0,
+        n_feasible: int | None = None,
+    ) -> None:
         """Add a complete generation: its feasible values, whether a point was evaluated, and its λ.
 
-        shrinkage: how much its update shortened the steps, as a logarithm.
+        shrinkage: how much its update shortened the steps, as a logarithm. n_feasible: feasible points, if
+        some are not evaluated.
         """
-        support = SUPPORT * max(0, len(feasible) - 1) / self.d
+        n_feasible = len(feasible) if n_feasible is None else n_feasible
+        support = SUPPORT * max(0, n_feasible - 1) / self.d
         self.unsupported = max(0.0, self.unsupported + shrinkage - support)
-        self.failed.append(1.0 - len(feasible) / size)
+        self.failed.append(1.0 - n_feasible / size)
         low = min(feasible, default=np.inf)
         self.bests.append(low)
         self.flat = self.flat + 1 if len(feasible) > 1 and low == max(feasible) else 0

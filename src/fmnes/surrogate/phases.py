@@ -1,0 +1,289 @@
+"""What a search with a model does next, as a function of its evaluations and a seed.
+
+start   the start and 2 d quasi-random points around it, or in the box if no start is given, until one works
+region  single points proposed by the models of `trust_region.py`
+local   the search distribution, started from the models; `screening.py` says which points are evaluated
+
+Points are in units of the range: u = (x − origin)/width.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fmnes.surrogate import quasi_random, trust_region, value_model
+from fmnes.surrogate.evaluated import Evaluated
+from fmnes.surrogate.trust_region import Region, Snap
+
+Floats = NDArray[np.float64]
+
+START, REGION, LOCAL = "start", "region", "local"
+#: A region around a given start is this many step sizes wide; one in a box without a start has this size.
+REGION_STEPS, REGION_IN_BOX = 3.0, 0.8
+#: Points of the first design, as a multiple of d; at least LEAST_DESIGN without a start.
+DESIGN, LEAST_DESIGN = 2, 4
+#: Points of a finite box after the design, at most, until one works.
+MOST_FAILED = 3000
+#: The best points whose spread is the first step size of the distribution: d + 1, and at least these.
+LEAST_SPREAD = 5
+#: The first step size is at least this share of the region.
+SHORTEST_STEP = 1 / 6
+#: The longest first step, as a share of the range.
+LONGEST_STEP = 1 / 3
+#: Kendall's τ from which the curvature of the value model shapes the distribution; its largest ratio of axes.
+SHAPED, LONGEST_AXIS = 0.7, 30.0
+
+
+class SearchRange(NamedTuple):
+    """The units of the models, and the first search."""
+
+    origin: Floats
+    width: Floats
+    lower: Floats
+    """In these units; -inf without a bound. (d,)"""
+    upper: Floats
+    start: Floats
+    step: Floats
+    anywhere: bool
+    """No start was given: the whole box is searched."""
+
+    @property
+    def finite(self) -> bool:
+        return bool(np.isfinite(self.lower).all() and np.isfinite(self.upper).all())
+
+
+class Surrogate:
+    """The phase of a search, and what it has evaluated."""
+
+    def __init__(self, range: SearchRange, seed: int, batch: int) -> None:
+        """batch: how many points are evaluated at the same time."""
+        self.range, self.seed, self.batch = range, seed, batch
+        self.data = Evaluated(len(range.origin))
+        self.phase = START
+        self.region: Region | None = None
+        self.narrow = False
+        """Did the distribution of this search begin in a small region where nothing fails?"""
+        self._observed = 0
+        """Evaluations that the region has seen."""
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """Random numbers for this purpose at this evaluation: nothing has to be saved."""
+        return np.random.default_rng([self.seed, purpose, len(self.data)])
+
+    def units(self, x: Floats) -> Floats:
+        u: Floats = (x - self.range.origin) / self.range.width
+        return u
+
+    def points(self, u: Floats) -> Floats:
+        x: Floats = self.range.origin + u * self.range.width
+        return x
+
+    def add(self, x: Floats, value: float, drawn: bool = False) -> None:
+        """Store an evaluation, NaN for a failed one. drawn: the search distribution drew the point."""
+        self.data.add(self.units(x), value, drawn)
+
+    def begin_search(self) -> None:
+        """A new search begins, by the distribution, with the evaluations so far as data."""
+        self.data.first = len(self.data)
+        self.phase, self.region, self.narrow = LOCAL, None, False
+
+    def propose(self, snap: Snap | None) -> Floats | None:
+        """Points to evaluate together; None: the distribution goes on. (n, d)"""
+        if self.phase == START:
+            points = self._design()
+            if points is not None:
+                return self.points(points)
+            self.phase = REGION if self.data.any_worked else LOCAL
+        if self.phase == REGION:
+            points = self._propose_in_region(snap)
+            if points is not None:
+                return self.points(points)
+            self.phase = LOCAL
+        return None
+
+    def _design(self) -> Floats | None:
+        range, d = self.range, self.data.d
+        made = len(self.data)
+        if made <= 1:
+            around = self._first_points(max(DESIGN * d, LEAST_DESIGN if range.anywhere else 2))
+            return around if made else np.concatenate([range.start[None], around])
+        if self.data.any_worked or not range.finite or made > MOST_FAILED:
+            return None
+        more = quasi_random.points(self.batch, d, self.seed, made - 1)
+        return range.lower + more * (range.upper - range.lower)
+
+    def _first_points(self, n: int) -> Floats:
+        range, d = self.range, self.data.d
+        if range.anywhere:
+            return range.lower + quasi_random.points(n, d, self.seed) * (range.upper - range.lower)
+        around = range.start + range.step * quasi_random.normal_points(n, d, self.seed)
+        return np.clip(around, range.lower, range.upper)
+
+    def _propose_in_region(self, snap: Snap | None) -> Floats | None:
+        range, data = self.range, self.data
+        if self.region is None:
+            size = REGION_IN_BOX if range.anywhere else REGION_STEPS * float(range.step.mean())
+            self.region = trust_region.begin(size, data.first)
+            self._observed = len(data)
+        if trust_region.has_ended(self.region, data):
+            return None
+        proposed: list[Floats] = []
+        believed, region = data, self.region
+        while len(proposed) < self.batch:
+            point, region = trust_region.propose(
+                believed, region, range.lower, range.upper, self.rng(1 + len(proposed)), snap
+            )
+            if not proposed:
+                self.region = region
+            # The models take turns within a batch too.
+            region = region._replace(quadratic=not region.quadratic)
+            if point is None:
+                break
+            proposed.append(point)
+            if len(proposed) < self.batch:
+                # The next point of the batch is chosen as if this one had the value of the median.
+                believed = _with(believed, point)
+        return np.array(proposed) if proposed else None
+
+    def observe(self) -> None:
+        """Let the region see the evaluations that were added since."""
+        data, region = self.data, self.region
+        if region is None or self.phase != REGION:
+            return
+        for i in np.arange(self._observed, len(data)):
+            y = data.y[: i + 1]
+            before = data.y[data.first : i]
+            best = np.nanmin(before) if np.isfinite(before).any() else math.inf
+            median = float(np.median(y[np.isfinite(y)])) if np.isfinite(y).any() else 0.0
+            region = trust_region.observe(region, float(y[-1]), float(best), median, data.d)
+        self.region, self._observed = region, len(data)
+
+    def hand_over(self) -> tuple[Floats, Floats] | None:
+        """The best point and the axes (d, d) of the distribution that goes on from the region, as x.
+
+        None: there was no region.
+        """
+        if self.region is None:
+            return None
+        data, size = self.data, self.region.size
+        d = data.d
+        self.narrow = not self._edge_near_best()
+        models = trust_region.fit(data, size, self.region.theta, False)
+        worked = np.flatnonzero(np.isfinite(data.y))
+        best = worked[np.argsort(data.y[worked], kind="stable")]
+        best = best[best >= data.first][: max(LEAST_SPREAD, d + 1)]
+        z = (data.u[best] - models.centre) / models.half
+        spread = math.sqrt((z[1:] ** 2).mean()) if len(best) > 1 else size / 2
+        sigma = min(max(spread, SHORTEST_STEP * size), size)
+        axes = np.diag(models.half)
+        if d > 1 and models.edge is None and models.value is not None and models.value.tau > SHAPED:
+            axes = models.half[:, None] * _curvature_axes(data, models, size)
+        longest = np.linalg.norm(axes, axis=1).max() * sigma
+        axes = axes * (sigma * min(1.0, LONGEST_STEP / longest))
+        return self.points(models.centre), self.range.width[:, None] * axes
+
+    def _edge_near_best(self) -> bool:
+        """Whether one of the 3 d points nearest to the best one failed."""
+        data = self.data
+        squared = ((data.u - data.u[data.best]) ** 2).sum(axis=1)
+        near = trust_region.nearest(squared, np.arange(len(squared)), 3 * data.d)
+        return bool(np.isnan(data.y[near]).any())
+
+    # -- saving
+
+    def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        metadata: dict[str, Any] = {
+            "seed": str(self.seed),
+            "batch": self.batch,
+            "phase": self.phase,
+            "first": self.data.first,
+            "observed": self._observed,
+            "narrow": self.narrow,
+            "anywhere": self.range.anywhere,
+            "region": None,
+        }
+        arrays: dict[str, NDArray[Any]] = {
+            "surrogate.u": self.data.u,
+            "surrogate.y": self.data.y,
+            "surrogate.drawn": self.data.drawn,
+        }
+        for name in ("origin", "width", "lower", "upper", "start", "step"):
+            arrays[f"surrogate.{name}"] = getattr(self.range, name)
+        if self.region is not None:
+            fields = self.region._asdict()
+            theta = fields.pop("theta")
+            metadata["region"] = fields
+            if theta is not None:
+                arrays["surrogate.theta"] = theta
+        return {"surrogate": metadata}, arrays
+
+    @classmethod
+    def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Surrogate:
+        """What `dump` gave. Raises ValueError, KeyError or TypeError for anything else."""
+        saved = metadata["surrogate"]
+        vectors = {
+            name: np.array(arrays[f"surrogate.{name}"], dtype=np.float64)
+            for name in ("origin", "width", "lower", "upper", "start", "step")
+        }
+        d = len(vectors["origin"])
+        if any(vector.shape != (d,) or np.isnan(vector).any() for vector in vectors.values()):
+            raise ValueError("a range of another dimension")
+        units = SearchRange(**vectors, anywhere=saved["anywhere"] is True)
+        self = cls(units, int(saved["seed"]), int(saved["batch"]))
+        u, y, drawn = (np.array(arrays[f"surrogate.{name}"]) for name in ("u", "y", "drawn"))
+        if u.shape != (len(y), d) or drawn.shape != y.shape or drawn.dtype != np.bool_:
+            raise ValueError("evaluations of another shape")
+        self.data.restore(u.astype(np.float64), y.astype(np.float64), drawn)
+        if saved["phase"] not in (START, REGION, LOCAL) or self.batch < 1:
+            raise ValueError(f"a phase {saved['phase']!r}")
+        self.phase, self.narrow = saved["phase"], saved["narrow"] is True
+        self.data.first, self._observed = int(saved["first"]), int(saved["observed"])
+        if not (0 <= self.data.first <= len(y) and 0 <= self._observed <= len(y)):
+            raise ValueError("counts beyond the evaluations")
+        if saved["region"] is not None:
+            theta = arrays.get("surrogate.theta")
+            if theta is not None and (theta.shape != (d + 2,) or not np.isfinite(theta).all()):
+                raise ValueError("length scales of another dimension")
+            self.region = Region(**saved["region"], theta=theta)
+        return self
+
+
+def _with(data: Evaluated, u: Floats) -> Evaluated:
+    """A copy with this point, as if it had the median of the values."""
+    copy = Evaluated(data.d)
+    worked = data.y[np.isfinite(data.y)]
+    value = float(np.median(worked)) if len(worked) else math.nan
+    copy.restore(np.concatenate([data.u, u[None]]), np.append(data.y, value), np.append(data.drawn, False))
+    copy.first = data.first
+    return copy
+
+
+def _curvature_axes(data: Evaluated, models: trust_region.Models, size: float) -> Floats:
+    """Axes of the inverse square root of the value model's Hessian, with determinant 1. (d, d)"""
+    assert models.value is not None
+    d = data.d
+    z = (data.u - models.centre) / size / models.half
+    worked = np.flatnonzero(np.isfinite(data.y))
+    squared = np.einsum("ij,ij->i", z, z)
+    chosen = trust_region.nearest(squared, worked, max((d + 1) * (d + 2), 20))
+    y = value_model.transformed(models.value, data.y[chosen])
+    values, vectors = np.linalg.eigh(_hessian(z[chosen], y))
+    if not values[-1] > 0:
+        return np.eye(d)
+    lengths = np.maximum(values, values[-1] / LONGEST_AXIS**2) ** -0.5
+    axes: Floats = vectors * (lengths / np.exp(np.log(lengths).mean()))
+    return axes
+
+
+def _hessian(z: Floats, y: Floats) -> Floats:
+    """The curvature of the quadratic of least norm through the values y at z, up to a factor. (d, d)"""
+    u = z / max(1e-300, math.sqrt((z * z).mean() * z.shape[1]))
+    inner = u @ u.T
+    kernel = 1.0 + inner + inner**2
+    kernel[np.diag_indices(len(kernel))] += 1e-6 * max(1.0, np.trace(kernel) / len(kernel))
+    hessian: Floats = (u.T * np.linalg.solve(kernel, y)) @ u
+    return hessian

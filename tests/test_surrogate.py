@@ -1,0 +1,242 @@
+"""Searches with models: they save evaluations, never break, and are saved and resumed like all others."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmnes
+from fmnes.errors import ArgumentError
+from fmnes.result import StopReason
+from fmnes.search.optimizer import Optimizer
+from fmnes.surrogate.phases import LOCAL, REGION, START
+
+
+def sphere(x: Any) -> float:
+    return float(np.sum(np.square(np.asarray(x) - 0.3)))
+
+
+def edge(x: Any) -> float:
+    """The optimum is at a corner of the working part."""
+    x = np.asarray(x)
+    return float(np.sum(np.square(x - 0.3))) if (x >= 0.3).all() else math.nan
+
+
+def evaluations_to(fun: Any, value: float, d: int, **options: Any) -> int:
+    result = fmnes.minimize(fun, np.full(d, 2.0), 1.0, rng=1, target=value, **options)
+    assert result.stop_reason is StopReason.TARGET, result
+    return result.nfev
+
+
+def run(opt: Optimizer, fun: Any, generations: int = 10**6) -> list[bytes]:
+    """Ask and tell; return the points in order."""
+    points = []
+    while opt.stop_reason is None and opt.generation < generations:
+        x = opt.ask()
+        points += [row.tobytes() for row in x]
+        opt.tell([fun(row) for row in x])
+    return points
+
+
+# -- evaluations are saved
+
+
+@pytest.mark.parametrize("fun", [sphere, edge])
+@pytest.mark.parametrize("d", [2, 4])
+def test_it_needs_less_than_half_of_the_evaluations(fun: Any, d: int) -> None:
+    plain = evaluations_to(fun, 1e-6, d, surrogate=False)
+    assert evaluations_to(fun, 1e-6, d, surrogate=True) < plain / 2
+
+
+def test_success_is_claimed_after_a_wider_search() -> None:
+    """A search that began small looks around its result before it is called a success."""
+    result = fmnes.minimize(sphere, [2.0, 2.0], 1.0, rng=1, surrogate=True)
+    assert result.success and result.second_looks == 1 and result.fun < 1e-12
+
+
+def test_it_leaves_the_first_valley() -> None:
+    def bumpy(x: Any) -> float:
+        return float(np.sum(x**2) + 2 * np.sum(1 - np.cos(3 * x)))
+
+    plain, modelled = (
+        sum(fmnes.minimize(bumpy, [2.2, 2.0], 1.5, rng=seed, surrogate=s).fun < 1e-9 for seed in range(5))
+        for s in (False, True)
+    )
+    assert modelled >= plain
+
+
+# -- when it is used
+
+
+@pytest.mark.parametrize(
+    ("options", "used"),
+    [
+        ({"max_evaluations": 400}, True),
+        ({"max_evaluations": 401}, False),
+        ({}, False),
+        ({"max_evaluations": 100, "method": "fm-nes"}, False),
+        ({"max_evaluations": 100, "method": fmnes.AFMNES()}, True),
+        ({"max_evaluations": 100, "surrogate": False}, False),
+        ({"max_evaluations": 100, "population_size": 10}, False),
+        ({"max_evaluations": 100, "bounds": [(-5, 5)] * 2, "bounds_as": "failure"}, False),
+        ({"target": 1e-3, "surrogate": True}, True),
+    ],
+)
+def test_when_it_is_used(options: dict[str, Any], used: bool) -> None:
+    """The models evaluate a design of 2 d points first, and then one point at a time."""
+    sizes: list[int] = []
+    fmnes.minimize(
+        sphere, [2.0, 2.0], 1.0, rng=1, callback=lambda view: sizes.append(view.evaluations), **options
+    )
+    steps = set(np.diff(sizes[:4]).tolist())
+    assert (1 in steps) is used
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"method": "fm-nes"}, "afm-nes"),
+        ({"overlap": 0.5, "workers": 2}, "overlap"),
+        ({"vectorized": True}, "vectorized"),
+        ({"bounds": [(-5, 5)] * 2, "bounds_as": "failure"}, "bounds_as"),
+        ({"surrogate": "always"}, "auto"),
+        ({"surrogate": 2}, "surrogate"),
+    ],
+)
+def test_where_it_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        fmnes.minimize(sphere, [2.0, 2.0], 1.0, **{"surrogate": True, **options})
+
+
+# -- saved, loaded, asked one by one
+
+
+@pytest.mark.parametrize("fun", [sphere, edge])
+def test_a_loaded_search_goes_on_with_the_same_points(fun: Any, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"bounds": [(-5, 5)] * 3, "rng": 4, "max_evaluations": 200, "surrogate": True}
+    whole = run(Optimizer([2.0] * 3, 1.0, **options), fun)
+    opt = Optimizer([2.0] * 3, 1.0, **options)
+    points: list[bytes] = []
+    phases = set()
+    while opt.stop_reason is None:
+        x = opt.ask()
+        half = max(1, len(x) // 2)  # the rest of the generation is open
+        points += [row.tobytes() for row in x[:half]]
+        opt.tell([fun(row) for row in x[:half]] + [fmnes.LOST] * (len(x) - half))
+        phases.add(opt._surrogate.phase)  # type: ignore[union-attr]
+        if opt.evaluations % 7 == 0:
+            opt.save(tmp_path / "search.npz")
+            opt = Optimizer.load(tmp_path / "search.npz")
+    assert phases == {START, REGION, LOCAL}
+    assert points == whole
+
+
+def test_points_by_id_are_the_same() -> None:
+    options: dict[str, Any] = {"rng": 4, "max_evaluations": 90, "surrogate": True, "batch_size": 3}
+    whole = run(Optimizer([2.0] * 2, 1.0, **options), edge)
+    opt = Optimizer([2.0] * 2, 1.0, **options)
+    points: dict[tuple[int, int], bytes] = {}
+    while opt.stop_reason is None:
+        for id, x in reversed(opt.ask(100)):
+            _, generation, slot, *_ = id.split("-")
+            points[int(generation), int(slot)] = x.tobytes()
+            opt.tell(id, edge(x))
+    assert set(points.values()) == set(whole)
+
+
+def test_a_batch_is_as_wide_as_the_workers() -> None:
+    opt = Optimizer([2.0] * 2, 1.0, rng=4, surrogate=True, batch_size=4)
+    sizes = []
+    while opt.evaluations < 60:
+        x = opt.ask()
+        sizes.append(len(x))
+        assert len({row.tobytes() for row in x}) == len(x)
+        opt.tell([sphere(row) for row in x])
+    assert sizes[1:4] == [4, 4, 4]
+
+
+# -- every kind of parameter
+
+
+def test_integers_steps_and_log_scales() -> None:
+    space = {
+        "n": fmnes.Integer(1, 20),
+        "share": fmnes.Real(0, 1, multiple_of=0.25),
+        "rate": fmnes.Real(1e-4, 1e2, log=True),
+    }
+    seen = []
+
+    def cost(p: dict[str, Any]) -> float:
+        seen.append(p)
+        if p["n"] < 3:
+            raise fmnes.Infeasible("too few")
+        return abs(p["n"] - 7) + (p["share"] - 0.5) ** 2 + math.log10(p["rate"]) ** 2
+
+    result = fmnes.minimize(cost, space, rng=1, max_evaluations=150, surrogate=True)
+    assert result.x["n"] == 7 and result.x["share"] == 0.5 and result.fun < 1e-3
+    assert all(float(p["n"]).is_integer() and p["share"] % 0.25 == 0 for p in seen)
+
+
+def test_no_point_of_a_grid_is_evaluated_twice() -> None:
+    seen = []
+
+    def cost(x: Any) -> float:
+        seen.append(tuple(x))
+        return float(np.sum((x - 3) ** 2))
+
+    result = fmnes.minimize(
+        cost, [1, 9], bounds=[(0, 10)] * 2, integers=True, rng=1, max_evaluations=120, surrogate=True
+    )
+    assert result.fun == 0 and len(seen) == len(set(seen))
+
+
+# -- bad input
+
+HOSTILE: dict[str, Any] = {
+    "constant": lambda x: 1.0,
+    "plateaus": lambda x: float(np.floor(np.abs(x)).sum()),
+    "decades": lambda x: math.exp(min(700.0, 300 * float(np.abs(x).sum()))) - 1.0,
+    "negative decades": lambda x: -math.exp(min(700.0, 300 * float(np.abs(x).sum()))),
+    "rarely works": lambda x: float(x @ x) if abs(x[0] - 1.9) < 0.02 else math.nan,
+    "never works": lambda x: math.nan,
+    "works at the start only": lambda x: 1.0 if (x == 2.0).all() else math.nan,
+    "infinite": lambda x: math.inf if x[0] > 0 else math.nan,
+    "two values": lambda x: float(x[0] > 0),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bounds", [None, (-3.0, 4.0)])
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_objectives(name: str, d: int, bounds: Any) -> None:
+    box = None if bounds is None else [bounds] * d
+    result = fmnes.minimize(
+        HOSTILE[name], [2.0] * d, 1.0, bounds=box, rng=1, max_evaluations=90, surrogate=True
+    )
+    assert result.nfev <= 90
+    assert not (result.success and name == "never works")
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 7])
+def test_budgets_below_the_first_design(budget: int) -> None:
+    result = fmnes.minimize(sphere, [2.0] * 5, 1.0, rng=1, max_evaluations=budget, surrogate=True)
+    assert result.nfev == budget
+
+
+def test_half_open_bounds() -> None:
+    result = fmnes.minimize(
+        sphere, [2.0, 2.0], 1.0, bounds=[(0.5, None), (None, 3)], rng=1, max_evaluations=120, surrogate=True
+    )
+    assert result.fun == pytest.approx(0.04, abs=1e-6)
+
+
+def test_known_points_are_data() -> None:
+    known = [(x, sphere(x)) for x in np.random.default_rng(0).uniform(-1, 3, (20, 2))]
+    opt = Optimizer([2.0, 2.0], 1.0, rng=1, surrogate=True, known=known)
+    run(opt, sphere, generations=6)
+    assert opt.best.fun < 1e-6
