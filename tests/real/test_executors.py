@@ -145,15 +145,18 @@ def test_a_deadline_further_away_than_a_lock_can_wait(thread_pool: Executor) -> 
 
 
 def test_closing_the_iterator_cancels_what_has_not_begun() -> None:
-    begun = []
+    begun, over = [], threading.Event()
     with ThreadPoolExecutor(1) as executor:
-        evaluator = ExecutorEvaluator(lambda x: begun.append(x[0]) or time.sleep(float(x[0] > 0)), executor)
+        evaluator = ExecutorEvaluator(
+            lambda x: begun.append(x[0]) or float(x[0] > 0 and over.wait(240)), executor
+        )
         outcomes = evaluator(tasks(10))
         next(outcomes)
         outcomes.close()
+        over.set()
         evaluator.close()
         assert executor.submit(os.getpid).result() == os.getpid()  # the pool is the caller's, and lives
-    assert len(begun) < 5
+    assert len(begun) <= 2
 
 
 def test_an_interrupt_passes_through() -> None:

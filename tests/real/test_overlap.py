@@ -373,7 +373,27 @@ def test_points_are_asked_for_one_by_one() -> None:
 
 # -- the loop -----------------------------------------------------------------------------------------------
 
-SOURCE = '''
+#: The first evaluation waits until more have started than a generation of 8 has points.
+WAITS = """
+import os, time
+
+def wait_if_first(name):
+    folder = os.environ["FMNES_TEST_STARTED"]
+    open(os.path.join(folder, name), "w").close()
+    try:
+        os.mkdir(folder + ".first")
+    except FileExistsError:
+        return
+    end = time.monotonic() + float(os.environ.get("FMNES_TEST_PATIENCE", 240))
+    while (started := len(os.listdir(folder))) <= 8:
+        if time.monotonic() > end:
+            raise ValueError(f"{started} evaluations have started, and the first one has not ended")
+        time.sleep(0.01)
+"""
+
+SOURCE = (
+    WAITS
+    + '''
 import os, signal, time, zlib
 import numpy as np
 import fmnes
@@ -390,6 +410,10 @@ def uneven(x):
     if x[0] < 0:
         raise fmnes.Infeasible("negative")
     return float(np.sum(np.arange(1, len(x) + 1) * x * x))
+
+def first_waits(x):
+    wait_if_first(x.tobytes().hex())
+    return float(x @ x)
 
 def crashes(x):
     if zlib.crc32(x.tobytes()) % 8 == 0:
@@ -418,12 +442,14 @@ def ends_itself(x):
 def broken(x):
     return float(x @ x) / 0 if os.environ.get("FMNES_TEST_BROKEN") else float(x @ x)
 '''
+)
 
 
 @pytest.fixture
 def objectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "objectives_overlap.py").write_text(textwrap.dedent(SOURCE).replace("\\\\n", "\\n"))
     (tmp_path / "marks").mkdir()
+    count_started(tmp_path / "started", monkeypatch)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("FMNES_TEST_MARKS", str(tmp_path / "marks"))
     sys.modules.pop("objectives_overlap", None)
@@ -432,26 +458,38 @@ def objectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return objectives_overlap
 
 
+def count_started(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin to count the evaluations that `wait_if_first` sees."""
+    folder.mkdir()
+    monkeypatch.setenv("FMNES_TEST_STARTED", str(folder))
+
+
 def minimized(fun: Any, **options: Any) -> fmnes.Result:
     usual: dict[str, Any] = {"workers": 2, "population_size": 8, "rng": 1, "overlap": 0.5}
     return fmnes.minimize(fun, np.full(4, 2.0), 1.0, **{**usual, **options})
 
 
-def overlaps(table: Any) -> int:
-    """Evaluations that began before one of an earlier generation had ended."""
-    ended, count = table.started + table.seconds, 0
-    for i, generation in enumerate(table.generation):
-        before = (table.generation >= 0) & (table.generation < generation)
-        count += bool((table.started[i] < ended[before] - 0.01).any())
-    return count
+def check_overlap(result: fmnes.Result) -> None:
+    """With `first_waits`: points of the next generation were evaluated beside the first one."""
+    assert [failure.reason for failure in result.failures] == []
+    assert result.nit > 1
 
 
-def test_workers_go_on_while_the_slowest_is_still_out(objectives: Any) -> None:
-    result = minimized(objectives.uneven, max_evaluations=100, keep_evaluations=True)
-    assert result.nfev == 100 and result.n_infeasible > 0
-    assert overlaps(result.evaluations) > 3
-    patient = minimized(objectives.uneven, max_evaluations=30, keep_evaluations=True, overlap=0)
-    assert overlaps(patient.evaluations) == 0
+def check_no_overlap(fun: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+    count_started(folder, monkeypatch)
+    monkeypatch.setenv("FMNES_TEST_PATIENCE", "0.3")
+    result = minimized(fun, max_evaluations=25, overlap=0, evaluate_start=False, **options)
+    (failure,) = result.failures
+    assert "the first one has not ended" in failure.reason and failure.count == 1
+
+
+def test_workers_go_on_while_the_slowest_is_still_out(
+    objectives: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = minimized(objectives.first_waits, max_evaluations=60, evaluate_start=False)
+    assert result.nfev == 60
+    check_overlap(result)
+    check_no_overlap(objectives.first_waits, tmp_path / "patient", monkeypatch)
 
 
 def test_one_at_a_time_nothing_is_old_and_the_target_ends_it() -> None:
@@ -524,18 +562,19 @@ def test_a_bug_in_the_first_generation_is_one(
     assert fmnes.resume(tmp_path / "run", objectives.broken).success
 
 
-def test_programs_are_handed_points_ahead(tmp_path: Path) -> None:
+def test_programs_are_handed_points_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count_started(tmp_path / "started", monkeypatch)
     script = tmp_path / "simulate.py"
     script.write_text(
-        "import json, sys, time\n"
+        f"{WAITS}\nimport json, sys\n"
         "x = json.load(sys.stdin)['x']\n"
-        "time.sleep(0.5 if int(1e6 * x[0]) % 6 == 0 else 0.0)\n"
+        "wait_if_first('_'.join(map(repr, x)))\n"
         "print(sum(number * number for number in x))\n"
     )
     command = fmnes.Command([sys.executable, "-S", str(script)])
-    result = minimized(command, workers=4, max_evaluations=60, keep_evaluations=True)
+    result = minimized(command, workers=4, max_evaluations=60, evaluate_start=False)
     assert result.nfev == 60
-    assert overlaps(result.evaluations) > 3
+    check_overlap(result)
 
 
 def test_restarts_and_second_looks_begin_anew() -> None:
@@ -684,30 +723,33 @@ def test_where_there_is_no_number_of_workers(options: dict[str, Any], words: str
         minimized(ellipsoid, population_size="workers", overlap=0, **options)
 
 
-@pytest.mark.parametrize("timeout", [None, 30.0])
-def test_executors_are_handed_points_ahead(objectives: Any, timeout: float | None) -> None:
+@pytest.mark.parametrize("timeout", [None, 600.0])
+def test_executors_are_handed_points_ahead(
+    objectives: Any, timeout: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     n = 2 if timeout else 4  # with one each of them has a process
-    options: dict[str, Any] = {
-        "max_evaluations": 60,
-        "keep_evaluations": True,
-        "workers": 1,
-        "timeout": timeout,
-    }
     with ThreadPoolExecutor(n) as pool:
-        result = minimized(objectives.uneven, **options, executor=pool)
-        assert result.nfev == 60 and overlaps(result.evaluations) > 3
+        options: dict[str, Any] = {"workers": 1, "timeout": timeout, "executor": pool}
+        result = minimized(
+            objectives.first_waits,
+            max_evaluations=60,
+            evaluate_start=False,
+            keep_evaluations=True,
+            **options,
+        )
+        assert result.nfev == 60
+        check_overlap(result)
         began = result.evaluations.started
         ended = began + result.evaluations.seconds
         under_way = [int(((began <= moment) & (ended > moment)).sum()) for moment in began]
         assert max(under_way) <= n  # what waits in the pool was drawn too early
-        patient = minimized(objectives.uneven, **{**options, "max_evaluations": 25}, executor=pool, overlap=0)
-        assert overlaps(patient.evaluations) == 0
+        check_no_overlap(objectives.first_waits, tmp_path / "patient", monkeypatch, **options)
 
 
 def test_a_queue_of_files_is_handed_points_ahead(objectives: Any, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from fmnes.evaluation.queue.worker import work; "
-        "import objectives_overlap as o; work(Path(sys.argv[1]), o.uneven)"
+        "import objectives_overlap as o; work(Path(sys.argv[1]), o.first_waits)"
     )
     queue = fmnes.FileQueue(tmp_path / "queue")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -717,7 +759,12 @@ def test_a_queue_of_files_is_handed_points_ahead(objectives: Any, tmp_path: Path
     ]
     try:
         result = minimized(
-            objectives.uneven, workers=1, executor=queue, max_evaluations=60, run_dir=tmp_path / "run"
+            objectives.first_waits,
+            workers=1,
+            executor=queue,
+            max_evaluations=60,
+            evaluate_start=False,
+            run_dir=tmp_path / "run",
         )
     finally:
         for worker in crew:
@@ -725,7 +772,7 @@ def test_a_queue_of_files_is_handed_points_ahead(objectives: Any, tmp_path: Path
         codes = [worker.wait(120) for worker in crew]
     assert result.nfev == 60 and len(codes) == 2
     table = fmnes.read_run(tmp_path / "run").evaluations
-    assert overlaps(table) > 3
+    check_overlap(result)
     assert len(set(zip(table.restart, table.generation, table.slot, table.attempt, strict=True))) == len(
         table
     )

@@ -33,6 +33,7 @@ from fmnes.run import snapshots, stored_result
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage import rows
 from fmnes.storage.directory import RunDirectory
+from fmnes.storage.snapshot import read_snapshot
 from tests import torture
 from tests.torture import SCENARIOS, Driver, Kill, bumpy, differences, left_after, portrait, watching
 
@@ -336,17 +337,44 @@ def test_after_a_callback(tmp_path: Path) -> None:
     assert differences(portrait(result, *ends), whole(bumpy, [1.0, 0.5], 1.0, **settings)) == []
 
 
+def used_seconds(run: Path) -> float:
+    metadata, _ = read_snapshot(run / "snapshot.npz")
+    return float(metadata["run"]["seconds"])
+
+
 def test_time_that_was_used_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)  # the time is that of the last snapshot
+    run = tmp_path / "run"
     fun = Interrupted(fun=lambda x: time.sleep(0.02) or bumpy(x))
-    settings = {"rng": 1, "population_size": 6, "max_seconds": 0.5, "run_dir": tmp_path / "run"}
+    settings = {"rng": 1, "population_size": 6, "max_seconds": 0.5, "run_dir": run}
     first = minimize(fun, [1.0, 0.5], 1.0, **settings)
     assert first.stop_reason is StopReason.MAX_SECONDS
-    second = resume(tmp_path / "run", fun)
+    used = used_seconds(run)
+    second = resume(run, fun)
     assert second.stop_reason is StopReason.MAX_SECONDS
-    assert first.nfev <= second.nfev < 35  # 25 take 0.5 s; with one generation more, but not with 0.5 s more
-    third = resume(tmp_path / "run", fun, max_seconds=None, max_evaluations=second.nfev + 20)
+    assert second.nfev >= first.nfev and used_seconds(run) >= used
+    third = resume(run, fun, max_seconds=None, max_evaluations=second.nfev + 20)
     assert third.nfev == second.nfev + 20 == fun.calls
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9], ids=["many snapshots", "one snapshot"])
+@pytest.mark.parametrize("number", [2, 17])
+@pytest.mark.parametrize("overlap", [0.0, 0.5])
+def test_what_the_log_has_counts_after_the_deadline(
+    overlap: float, number: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deadline limits new evaluations only; the start and a half-finished generation are replayed."""
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", seconds)
+    run, fun = tmp_path / "run", Interrupted(number)
+    settings = {"rng": 1, "population_size": 6, "max_seconds": 1e6, "overlap": overlap}
+    first = minimize(fun, [1.0, 0.5], 1.0, run_dir=run, **settings)
+    assert (first.stop_reason, first.nfev) == (StopReason.INTERRUPTED, number - 1)
+    edit_snapshot(run / "snapshot.npz", lambda metadata: metadata["run"].update(seconds=1e7))
+    second = resume(run, fun)
+    assert second.stop_reason is StopReason.MAX_SECONDS
+    assert (second.nfev, second.fun, fun.calls) == (number - 1, first.fun, number)
+    assert resume(run, fun, max_seconds=None, max_evaluations=30).nfev == 30
+    assert fun.calls == 31
 
 
 # -- who evaluates ----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from fmnes.outcome import LOST, Outcome, from_number
 from fmnes.result import Stop, StopReason
 from fmnes.run.checks import LostEvaluations, Name, OutcomeChecks, backoff_seconds, raise_if_broken
 from fmnes.run.interrupts import StopRequestWatcher
+from fmnes.run.recording import RecordingEvaluator
 from fmnes.run.snapshots import RunState
 from fmnes.search.stopping import redraws_failed
 
@@ -68,6 +69,8 @@ def evaluate_generation(work: Work) -> Stop | None:
     opt = work.state.opt
     x = opt.ask()
     if isinstance(work.evaluator, Vectorized):
+        if stop := work.out_of_time():
+            return stop
         _evaluate_vectorized(work, x, work.evaluator.fun)
         return None
     names = opt.asked
@@ -88,11 +91,16 @@ def evaluate_generation(work: Work) -> Stop | None:
 def evaluate(
     work: Work, names: Sequence[Name], x: NDArray[np.float64]
 ) -> tuple[list[Outcome | None], Stop | None]:
-    """The outcomes of these points (None: not evaluated), and why the run cannot continue, if so."""
+    """The outcomes of these points (None: not evaluated), and why the run cannot continue, if so.
+
+    A deadline limits new evaluations only: the run ends when the log has no more answers.
+    """
     state, tries = work.state, work.losses.tries
     restart = state.totals.restarts
     tasks = [Task(x[i], *name, tries.get(name, 0), restart) for i, name in enumerate(names)]
     outcomes: list[Outcome | None] = [None] * len(tasks)
+    if not isinstance(work.evaluator, RecordingEvaluator) and (stop := work.out_of_time()):
+        return outcomes, stop
     try:
         with closing(work.evaluator(tasks, work.deadline)) as finished:
             for position, outcome in finished:
@@ -105,7 +113,7 @@ def evaluate(
         return outcomes, work.interrupted()
     except StorageError as error:
         return outcomes, Stop(StopReason.STORAGE, str(error))
-    return outcomes, None
+    return outcomes, None if any(outcomes) else work.out_of_time()
 
 
 def count_lost(work: Work, names: Sequence[Name], outcomes: Sequence[Outcome | None]) -> Stop | None:

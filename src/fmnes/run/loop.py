@@ -271,7 +271,7 @@ class Loop:
             return None
         if stop := self._take_snapshot():
             return stop
-        while not (stop := work.out_of_time()):
+        while True:
             (outcome,), stop = evaluate(work, [_START], x[None])
             if stop or (stop := count_lost(work, [_START], [outcome])):
                 return stop
@@ -283,7 +283,6 @@ class Loop:
                 self._note_start(value, bug_name(outcome))
                 state.opt.max_evaluations = evaluations_left(state, settings)
                 return run_limit_reached(state, settings)
-        return stop
 
     def _note_start(self, value: float, fault: str = "") -> None:
         """Note the value of the start, NaN if it failed; only adaptive methods react to that."""
@@ -300,7 +299,7 @@ class Loop:
         if flow is not None:
             stop = recall(work, flow, self._look)
         while not stop:
-            stop = self._look() or work.out_of_time()
+            stop = self._look()
             if not stop:
                 try:
                     stop = (

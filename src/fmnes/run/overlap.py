@@ -24,6 +24,8 @@ Look = Callable[[], Stop | None]
 
 def evaluate_overlapping(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
     """Evaluate until there is a reason to stop, or no task is left."""
+    if stop := work.out_of_time():
+        return stop
     supply = TaskStream(lambda: _next_task(work, flow))
     try:
         with closing(work.evaluator(supply, work.deadline)) as finished:

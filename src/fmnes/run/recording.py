@@ -77,7 +77,7 @@ class RecordingEvaluator:
             if _broke(remembered.outcome):
                 self._faults.append(task._replace(attempt=attempt - 1))
             yield position, replace(remembered.outcome, remembered=True)
-        if rest:
+        if rest and (deadline is None or time.monotonic() < deadline):
             for i, outcome in self._made([task for _, task in rest], deadline):
                 yield rest[i][0], outcome
 
