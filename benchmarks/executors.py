@@ -24,6 +24,7 @@ import fmnes
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import ExecutorEvaluator
 from fmnes.evaluation.workers.messages import encode
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests.faults import echo
 
@@ -59,7 +60,7 @@ def own_share(run_dir: Path | None) -> tuple[float, float]:
 def each(executor: Any, timeout: float | None) -> float:
     """Seconds of an evaluation, of those that are out together."""
     x = np.random.default_rng(1).random((LAMBDA, D))
-    tasks = [Task(row, 0, slot) for slot, row in enumerate(x)]
+    tasks = [Task(row, EvaluationId(0, 0, slot)) for slot, row in enumerate(x)]
     evaluator = ExecutorEvaluator(echo, executor, timeout=timeout)
     list(evaluator(tasks))
     median = _median(lambda: list(evaluator(tasks)))

@@ -21,6 +21,7 @@ from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.files import dump_answer, load_task, max_task, new_worker, read_job
 from fmnes.evaluation.queue.worker import Claims
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests import faults
 
@@ -51,7 +52,10 @@ def driver(n: int, d: int, rounds: int) -> None:
             if worker == 0:
                 answer_all(queue.directory)
             try:
-                tasks = [[Task(np.full(d, 0.1), g, slot) for slot in range(n)] for g in range(rounds + 1)]
+                tasks = [
+                    [Task(np.full(d, 0.1), EvaluationId(0, g, slot)) for slot in range(n)]
+                    for g in range(rounds + 1)
+                ]
                 list(evaluate(tasks[0]))
                 cpu, wall = time.process_time(), time.monotonic()
                 for batch in tasks[1:]:
@@ -77,9 +81,12 @@ def worker(n: int = 300) -> None:
             subprocess.Popen([sys.executable, "-m", "fmnes", *words]) as process,
         ):
             try:
-                list(evaluate([Task(np.zeros(20), 0, 0)]))
+                list(evaluate([Task(np.zeros(20), EvaluationId(0, 0, 0))]))
                 began = time.monotonic()
-                assert len(list(evaluate([Task(np.zeros(20), 1, slot) for slot in range(n)]))) == n
+                assert (
+                    len(list(evaluate([Task(np.zeros(20), EvaluationId(0, 1, slot)) for slot in range(n)])))
+                    == n
+                )
                 each = 1e3 * (time.monotonic() - began) / n
                 print(f"a real worker: {each:.2f} ms for a task, evaluated in a process of its own")
             finally:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.workers.pool import Workers
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests import faults
 
@@ -25,7 +26,7 @@ from tests import faults
 def batch(n: int, d: int, second: float = 0.0) -> list[Task]:
     x = np.full((n, d), second)
     x[:, 0] = np.arange(n)
-    return [Task(row, 0, slot) for slot, row in enumerate(x)]
+    return [Task(row, EvaluationId(0, 0, slot)) for slot, row in enumerate(x)]
 
 
 def seconds(act: Callable[[], Any], repeats: int) -> tuple[float, float]:

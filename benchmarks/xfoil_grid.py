@@ -17,8 +17,9 @@ from typing import Any
 
 from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import ProblemFile, read_problem
-from fmnes.evaluation.evaluator import START, Task
+from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.runner import CommandEvaluator
+from fmnes.identity import START, EvaluationId
 
 Row = tuple[float, dict[str, Any]]
 
@@ -27,7 +28,7 @@ def drags(problem: ProblemFile, points: Sequence[dict[str, Any]], workers: int) 
     """(drag, point) of all that converged, the least first."""
     evaluator = CommandEvaluator(problem.command, workers, named=problem.space.named)
     try:
-        tasks = [Task(problem.space.numbers(point), START, 0) for point in points]
+        tasks = [Task(problem.space.numbers(point), EvaluationId(0, START, 0)) for point in points]
         found = [(outcome.value, points[k]) for k, outcome in evaluator(tasks) if outcome.status == "value"]
     finally:
         evaluator.close()

@@ -171,7 +171,7 @@ PROMISES = [
         "test_processes.py::test_a_simulation_that_ends_its_own_process_group_has_failed_in_the_end",
         "it stays lost",
         "fmnes.evaluation.exit_status.RetryKilled._repeats",
-        "return 0 < self._retries <= self._deaths[task.point]",
+        "return 0 < self._retries <= self._deaths[task.id.point]",
         "return False",
     ),
     Promise(
@@ -227,15 +227,15 @@ PROMISES = [
         "real/test_resume.py::test_five_kills_in_a_row",
         "every third is not written",
         "fmnes.run.recording.RecordingEvaluator._made",
-        "self._log.record(Key(*task.key), outcome,",
-        "self.evaluated % 3 and self._log.record(Key(*task.key), outcome,",
+        "self._log.record(task.id, outcome,",
+        "self.evaluated % 3 and self._log.record(task.id, outcome,",
     ),
     Promise(
         "A resumed run is bit for bit the uninterrupted one, and no finished evaluation is made again",
         "real/test_resume.py::test_kill_9_at_random_moments",
         "the log is not asked",
         "fmnes.run.recording.RecordingEvaluator.__call__",
-        "if task.attempt >= len(counted):",
+        "if task.id.attempt >= len(counted):",
         "if True:",
     ),
     Promise(

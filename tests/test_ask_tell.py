@@ -137,7 +137,7 @@ def test_the_first_hit_in_slot_order_counts_in_every_order() -> None:
         assert opt.best.fun == -9.0 and opt.best.evaluation == 4
     while plain.generation == 0:
         plain.ask()
-        plain.tell([told[slot] for _, slot, _ in plain.asked])
+        plain.tell([told[slot] for _, _, slot, *_ in plain.asked])
     plain.ask()
     assert contents(plain) == contents(opt)
 

@@ -32,6 +32,7 @@ from fmnes.evaluation.programs.inputs import read_inputs
 from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.programs.runner import CommandEvaluator, outcome_of, run_once
 from fmnes.evaluation.programs.workspace import by_hand, kept_directory
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests.rows import through
 
@@ -107,7 +108,7 @@ def wait_until(condition, seconds: float = PATIENCE) -> bool:
 
 
 def task(x, slot: int = 0) -> Task:
-    return Task(np.atleast_1d(np.asarray(x, dtype=float)), 3, slot, 0, 1)
+    return Task(np.atleast_1d(np.asarray(x, dtype=float)), EvaluationId(0, 3, slot, 0, 1))
 
 
 def shell(script: str, *arguments: str, **settings) -> Command:
@@ -436,7 +437,7 @@ def test_a_program_that_ends_its_own_group_fails_in_the_end(monkeypatch, tag):
 
 
 def replace_attempt(made: Task, attempt: int) -> Task:
-    return made._replace(attempt=attempt)
+    return made._replace(id=made.id._replace(attempt=attempt))
 
 
 def test_stderr_tail_is_the_detail(tmp_path):
@@ -585,7 +586,7 @@ def test_failed_directories_are_kept_up_to_a_number(tmp_path):
 
 def kept_by(evaluator: CommandEvaluator, points, generation: int = 3) -> list[Path | None]:
     """Where the evaluations say that they were kept."""
-    tasks = [task(x, i)._replace(generation=generation) for i, x in enumerate(points)]
+    tasks = [Task(task(x).x, EvaluationId(0, generation, i)) for i, x in enumerate(points)]
     outcomes = dict(evaluator(tasks))
     evaluator.close()
     found = [outcomes[i].detail.partition("kept: ")[2] for i in range(len(points))]
@@ -627,7 +628,7 @@ def test_the_first_of_each_reason_is_so_by_its_name_and_not_by_its_end(tmp_path)
     # Ends: slots 2, 1, 3, then 0; reasons 1, 2, 2, 1.
     tasks = [task(x, i) for i, x in enumerate([(1, 0.6), (2, 0.2), (1, 0), (2, 0.4)])]
     outcomes = dict(evaluator(tasks))
-    later = dict(evaluator([task((x, 0), i)._replace(generation=4) for i, x in enumerate((1, 2, 1))]))
+    later = dict(evaluator([Task(task((x, 0)).x, EvaluationId(0, 4, i)) for i, x in enumerate((1, 2, 1))]))
     evaluator.close()
     kept = [Path(outcomes[i].detail.rpartition("kept: ")[2]) for i in range(4)]
     last = Path(later[2].detail.rpartition("kept: ")[2])
@@ -680,8 +681,8 @@ def test_names_of_directories_tell_their_evaluations_apart(tmp_path):
         (0, 3, 1, 0, 4),
         (0, 31, 1, 0, 0),
     ]
-    for restart, generation, slot, redraw, attempt in keys:
-        list(evaluator([Task(np.zeros(1), generation, slot, redraw, attempt, restart)]))
+    for key in keys:
+        list(evaluator([Task(np.zeros(1), EvaluationId(*key))]))
     evaluator.close()
     paths = [kept_directory(folder, key) for key in keys]
     assert None not in paths and len(set(paths)) == len(keys) == len(list(folder.iterdir()))

@@ -88,6 +88,7 @@ assert np.random.get_state()[1].tobytes() == before
 #: Which parts of ours a part may import. A part that is not listed stands on top and may import any.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "identity": set(),
     "version": set(),
     "_text": set(),
     "_files": set(),
@@ -105,9 +106,10 @@ ALLOWED: dict[str, set[str]] = {
     "steps": {"errors", "result", "backends"},
     "surrogate": {"errors"},
     "strategies": {"errors", "result", "_equality", "arguments", "backends", "steps"},
-    "storage": {"errors", "result", "outcome", "_files", "arguments"},
+    "storage": {"errors", "identity", "result", "outcome", "_files", "arguments"},
     "evaluation": {
         "errors",
+        "identity",
         "result",
         "outcome",
         "_files",
@@ -120,6 +122,7 @@ ALLOWED: dict[str, set[str]] = {
     "display": {"errors", "result", "outcome", "arguments", "space", "_text", "_logging"},
     "search": {
         "errors",
+        "identity",
         "result",
         "outcome",
         "arguments",
@@ -134,6 +137,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "run": {
         "errors",
+        "identity",
         "result",
         "outcome",
         "_text",

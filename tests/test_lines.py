@@ -17,6 +17,7 @@ from fmnes.backends import NUMPY
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.serial import Serial
 from fmnes.evaluation.workers.pool import Workers
+from fmnes.identity import EvaluationId
 from fmnes.result import Stop, StopReason
 from fmnes.run import recording
 from fmnes.run.recording import RecordingEvaluator
@@ -128,7 +129,7 @@ def test_evaluations_are_in_order_whatever_the_clock_does(
     monkeypatch.setattr(recording.time, "time", lambda: next(times))
     log = EvaluationLog(tmp_path / "log.sqlite")
     evaluate = RecordingEvaluator(Serial(lambda x: 1.0, "infeasible"), log)
-    tasks = [Task(np.array([float(i)]), 0, i) for i in range(4)]
+    tasks = [Task(np.array([float(i)]), EvaluationId(0, 0, i)) for i in range(4)]
     assert len(list(evaluate(tasks))) == 4
     rows = sorted(log.since(0, 0), key=lambda row: row.key)
     ends = [row.started + row.duration for row in rows]
@@ -148,7 +149,7 @@ def pid_unless(x: Any) -> float:
 def test_after_a_memory_error_comes_another_process(wrong: float, another: bool) -> None:
     workers = Workers(pid_unless, 1)
     try:
-        tasks = [Task(np.array([value]), 0, i) for i, value in enumerate((0.0, wrong, 0.0))]
+        tasks = [Task(np.array([value]), EvaluationId(0, 0, i)) for i, value in enumerate((0.0, wrong, 0.0))]
         outcomes = dict(workers(tasks))
         assert outcomes[1].status == "infeasible"
         assert (outcomes[0].value != outcomes[2].value) is another

@@ -19,11 +19,12 @@ import pytest
 
 from fmnes._files import file_system_type, is_network, on_network
 from fmnes.errors import RunError
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.storage import log as log_module
 from fmnes.storage import rows
 from fmnes.storage.log import EvaluationLog
-from fmnes.storage.rows import Key, x_hash
+from fmnes.storage.rows import x_hash
 from tests.rows import through
 
 X = np.linspace(-1, 1, 20)
@@ -64,7 +65,7 @@ def test_values_come_back_bit_for_bit(path, value):
     log.record((0, 0, 0, 0, 0), Outcome("value", value), X, 1.0, 0.1)
     log.close()
     log = EvaluationLog(path)
-    [(attempt, outcome, found)] = log.find(0, 0)[0, 0]
+    [(attempt, outcome, found)] = log.find(0, 0)[0, 0, 0, 0, 0]
     log.close()
     assert (attempt, outcome.status, bits(outcome.value)) == (0, "value", bits(value))
     assert found == x_hash(X)
@@ -80,8 +81,8 @@ def test_find_gives_the_attempts_of_one_generation_in_order(path):
     log.record((0, 5, 0, 0, 0), Outcome("value", 4.0), X, 1.0, 0.1)
     h = x_hash(X)
     assert log.find(1, 5) == {
-        (0, 0): [(0, Outcome("value", 2.0), h)],
-        (3, 2): [(attempt, outcomes[attempt], h) for attempt in range(3)],
+        (1, 5, 0, 0, 0): [(0, Outcome("value", 2.0), h)],
+        (1, 5, 3, 2, 0): [(attempt, outcomes[attempt], h) for attempt in range(3)],
     }
     assert log.find(2, 0) == {}
     log.close()
@@ -91,7 +92,7 @@ def test_odd_texts_and_numpy_integers(path):
     log = EvaluationLog(path)
     outcome = infeasible("σ \x00 \n 'quote' \udcff", detail="\U0001f4a5" * 10)
     log.record(tuple(np.arange(5)), outcome, X.astype(np.float32), np.float64(1), np.float32(0.5))
-    [(_, found, _)] = log.find(np.int64(0), np.int64(1))[2, 3]
+    [(_, found, _)] = log.find(np.int64(0), np.int64(1))[0, 1, 2, 3, 0]
     assert found.reason == "σ \x00 \n 'quote' \\udcff"  # what has no UTF-8 is kept in words
     assert found.detail == outcome.detail
     log.close()
@@ -157,7 +158,7 @@ def test_summary_and_failures(path):
         "lost": {"node gone": 3},
     }
     assert (summary.started, summary.ended) == (1000.0, 1002.5)
-    assert summary.best.key == Key(0, 2, 0) == (0, 2, 0, 0, 0)
+    assert summary.best.key == EvaluationId(0, 2, 0) == (0, 2, 0, 0, 0)
     assert summary.best.outcome.value == -2.0
     np.testing.assert_array_equal(summary.best.x, X)
     failed = list(log.infeasible())
@@ -217,7 +218,7 @@ def test_outputs_come_back(path):
             "mass": "number", "n": "number", "word": "text", "inf": "number", "none": "number", "ok": "mixed",
         }  # fmt: skip
         assert log.summary().best.outcome.value == -2.0
-        [(_, outcome, _)] = log.find(1, 0)[0, 0]
+        [(_, outcome, _)] = log.find(1, 0)[1, 0, 0, 0, 0]
         assert outcome == Outcome("value", 1.0)  # a replay does not need them
         log.close()
 
@@ -587,9 +588,9 @@ def everything(path: Path, read_only: bool) -> dict[tuple[int, ...], tuple[Outco
     log = EvaluationLog(path, read_only=read_only)
     try:
         found = {
-            (0, generation, slot, redraw, attempt): (outcome, hashed)
+            (*point[:4], attempt): (outcome, hashed)
             for generation in range(20)
-            for (slot, redraw), attempts in log.find(0, generation).items()
+            for point, attempts in log.find(0, generation).items()
             for attempt, outcome, hashed in attempts
         }
         summary = log.summary()

@@ -121,14 +121,14 @@ def test_the_names_of_the_asked_points() -> None:
     opt = Optimizer([1.0, 2.0], 0.5, rng=1, population_size=4, method=Resampling(XNES()))
     assert opt.asked == []
     opt.ask()
-    assert opt.asked == [(0, 0, 0), (0, 1, 0), (0, 2, 0), (0, 3, 0)]
+    assert opt.asked == [(0, 0, 0, 0, 0), (0, 0, 1, 0, 0), (0, 0, 2, 0, 0), (0, 0, 3, 0, 0)]
     opt.tell([1.0, None, LOST, math.nan])
     assert opt.asked == []
     opt.ask()
-    assert opt.asked == [(0, 2, 0)]  # new draws wait until all points of the generation are known
+    assert opt.asked == [(0, 0, 2, 0, 0)]  # new draws wait until all points of the generation are known
     opt.tell([2.0])
     opt.ask()
-    assert opt.asked == [(0, 1, 1), (0, 3, 1)]
+    assert opt.asked == [(0, 0, 1, 1, 0), (0, 0, 3, 1, 0)]
 
 
 def test_points_are_read_only_and_a_copy() -> None:

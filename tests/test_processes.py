@@ -27,6 +27,7 @@ from fmnes.evaluation import exit_status, supervision
 from fmnes.evaluation.evaluator import Task, choose_evaluator
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.workers.worker import State
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests import faults
 from tests.rows import through
@@ -37,7 +38,7 @@ PATIENCE = 240.0
 
 
 def tasks(n: int = 8, second: float = 0.0) -> list[Task]:
-    return [Task(np.array([float(i), second, 0.3]), 0, i) for i in range(n)]
+    return [Task(np.array([float(i), second, 0.3]), EvaluationId(0, 0, i)) for i in range(n)]
 
 
 def processes(tag: str) -> list[int]:
@@ -142,14 +143,14 @@ def test_a_fault_costs_one_evaluation(
 
 @pytest.mark.parametrize("value", [-0.0, 5e-324, 2.2250738585072014e-308, -1e308, 0.1, np.pi])
 def test_values_survive_bit_for_bit(value: float, echo: Workers) -> None:
-    ((_, outcome),) = echo([Task(np.array([value]), 0, 0)])
+    ((_, outcome),) = echo([Task(np.array([value]), EvaluationId(0, 0, 0))])
     assert outcome.status == "value"
     assert struct.pack("<d", outcome.value) == struct.pack("<d", value)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_infeasible(value: float, echo: Workers) -> None:
-    ((_, outcome),) = echo([Task(np.array([value]), 0, 0)])
+    ((_, outcome),) = echo([Task(np.array([value]), EvaluationId(0, 0, 0))])
     assert outcome.status == "infeasible"
     assert outcome.reason.startswith("returned")
 
@@ -169,7 +170,7 @@ def test_points_survive_bit_for_bit_and_stay_as_they_are() -> None:
     for x in points:
         x.flags.writeable = False
     with Workers(faults.digest, 2, timeout=60) as workers:
-        assert dict(workers([Task(x, 0, i) for i, x in enumerate(points)])) == wanted
+        assert dict(workers([Task(x, EvaluationId(0, 0, i)) for i, x in enumerate(points)])) == wanted
     for x, copy in zip(points, kept, strict=True):
         np.testing.assert_array_equal(x, copy)
 
@@ -319,10 +320,11 @@ SUSPENDED = """
 import numpy as np
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.evaluator import Task
+from fmnes.identity import EvaluationId
 from tests import faults
 
 with Workers(faults.naps, 2, timeout=4.0) as workers:
-    for _, outcome in workers([Task(np.array([1.0, 0.6]), 0, i) for i in range(2)]):
+    for _, outcome in workers([Task(np.array([1.0, 0.6]), EvaluationId(0, 0, i)) for i in range(2)]):
         print(outcome.status)
 """
 
@@ -577,17 +579,18 @@ import os, sys, time
 import numpy as np
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.evaluator import Task
+from fmnes.identity import EvaluationId
 from tests import faults
 
 number = float(list(faults.FAULTS).index(sys.argv[1]))
 workers = Workers(faults.faulty, 2)
-list(workers([Task(np.array([0.0, 0.0]), 0, 0)] * 8))
+list(workers([Task(np.array([0.0, 0.0]), EvaluationId(0, 0, 0))] * 8))
 fork = os.fork() if sys.argv[2] == "fork" else 0
 if sys.argv[2] == "fork" and fork == 0:
     time.sleep(600)  # holds copies of all that the driver has open
     os._exit(0)
 print(fork, flush=True)
-for _ in workers([Task(np.array([faults.BAD, number]), 0, 0)] * 2):
+for _ in workers([Task(np.array([faults.BAD, number]), EvaluationId(0, 0, 0))] * 2):
     pass
 """
 
@@ -679,6 +682,7 @@ import numpy as np
 assert "cloudpickle" not in sys.modules
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.evaluator import Task
+from fmnes.identity import EvaluationId
 assert "cloudpickle" not in sys.modules  # it is loaded when workers start
 
 class Value:
@@ -696,7 +700,7 @@ class Callable:
 
 for what in (fun, Callable(), lambda x: fun(x)):
     with Workers(what, 1) as workers:
-        print([outcome.value for _, outcome in workers([Task(np.array([7.0]), 0, 0)])])
+        print([outcome.value for _, outcome in workers([Task(np.array([7.0]), EvaluationId(0, 0, 0))])])
 """
 
 
@@ -710,6 +714,7 @@ import numpy as np
 from concurrent.futures import ProcessPoolExecutor
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.evaluation.evaluator import Task
+from fmnes.identity import EvaluationId
 
 def square(v):
     return v * v
@@ -730,7 +735,7 @@ if __name__ == "__main__":
     METHOD = sys.argv[1]
     for fun in (simulate, Problem()):
         with Workers(fun, 1) as workers:
-            for _, outcome in workers([Task(np.array([3.0, 4.0]), 0, 0)]):
+            for _, outcome in workers([Task(np.array([3.0, 4.0]), EvaluationId(0, 0, 0))]):
                 print(outcome.value, outcome.reason)
 """
 

@@ -22,6 +22,7 @@ from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import runner
 from fmnes.evaluation.programs.matching import Match, Matcher, Search, last_match
 from fmnes.evaluation.programs.runner import CommandEvaluator, run_once
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests.rows import through
 
@@ -38,7 +39,7 @@ def prints(**settings: Any) -> Command:
 
 
 def task(x: float, slot: int = 0) -> Task:
-    return Task(np.array([x]), 0, slot)
+    return Task(np.array([x]), EvaluationId(0, 0, slot))
 
 
 def busy_matchers(driver: int) -> set[int]:

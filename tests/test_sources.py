@@ -22,6 +22,7 @@ from fmnes.evaluation.programs.answer import read_number
 from fmnes.evaluation.programs.checks import ONE_THREAD, environment_of, read_environment
 from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.programs.runner import run_once
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests.rows import through
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def run(command: Command) -> Outcome:
-    return run_once(command, Task(np.array([2.0]), 0, 0))
+    return run_once(command, Task(np.array([2.0]), EvaluationId(0, 0, 0)))
 
 
 def prints(text: str | bytes, **settings: Any) -> Command:

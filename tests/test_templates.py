@@ -21,6 +21,7 @@ from fmnes.evaluation.programs import inputs as inputs_module
 from fmnes.evaluation.programs.inputs import SomeNumber, parse_argument, parse_file
 from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.programs.runner import CommandEvaluator
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests.rows import through
 
@@ -38,7 +39,7 @@ def evaluate(command: Command, point: dict[str, Any]) -> Outcome:
     check_runnable(command, names=point)
     evaluator = CommandEvaluator(command, named=lambda _: point)
     try:
-        ((_, outcome),) = evaluator([Task(np.zeros(len(point)), 0, 0)])
+        ((_, outcome),) = evaluator([Task(np.zeros(len(point)), EvaluationId(0, 0, 0))])
         return outcome
     finally:
         evaluator.close()
@@ -188,7 +189,7 @@ def test_templates_are_read_once():
     command = Command(["/bin/cat", "deck.inp"], templates=[deck("{width}{layers}")])
     evaluator = CommandEvaluator(command, named=lambda _: {"width": 1, "layers": 2})
     Path("deck.inp.in").unlink()
-    assert [outcome.value for _, outcome in evaluator([Task(np.zeros(2), 0, 0)])] == [12]
+    assert [outcome.value for _, outcome in evaluator([Task(np.zeros(2), EvaluationId(0, 0, 0))])] == [12]
     evaluator.close()
 
 
@@ -388,7 +389,7 @@ def test_a_support_file_that_disappears_loses_the_evaluation():
     for name in ("lib", "folder"):
         evaluator = CommandEvaluator(Command(["/bin/echo", "1"], copy=[name]))
         os.rename(name, "elsewhere")
-        ((_, outcome),) = evaluator([Task(np.zeros(1), 0, 0)])
+        ((_, outcome),) = evaluator([Task(np.zeros(1), EvaluationId(0, 0, 0))])
         evaluator.close()
         os.rename("elsewhere", name)
         path = os.path.abspath(name)

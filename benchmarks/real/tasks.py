@@ -38,6 +38,7 @@ def _airfoil(reach: float | None = None) -> Task:
     from examples.airfoil.run import check_installed, read
     from fmnes.evaluation.evaluator import Task as Evaluation
     from fmnes.evaluation.programs.runner import CommandEvaluator
+    from fmnes.identity import EvaluationId
 
     check_installed(picture=False)
     problem = read()
@@ -49,7 +50,7 @@ def _airfoil(reach: float | None = None) -> Task:
         values = np.full(len(points), np.inf)
         evaluator = CommandEvaluator(command, named=problem.space.named)
         try:
-            for k, outcome in evaluator([Evaluation(x, 0, k) for k, x in enumerate(points)]):
+            for k, outcome in evaluator([Evaluation(x, EvaluationId(0, 0, k)) for k, x in enumerate(points)]):
                 if outcome.status == "lost":  # to the machine: such a run is no row
                     raise fmnes.Lost(outcome.reason)
                 values[k] = 1e4 * outcome.value if outcome.status == "value" else np.inf

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fmnes
-from fmnes.evaluation.evaluator import START, Task
+from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.runner import CommandEvaluator
+from fmnes.identity import START, EvaluationId
 
 #: What may happen, by how its reason begins.
 VALUE = "a value"
@@ -40,7 +41,7 @@ def try_all(problem: Any, n: int) -> Map:
     flows = np.geomspace(flow.lower, flow.upper, n)
     coolants = np.linspace(coolant.lower, coolant.upper, 3 * n // 4)
     points = [{"flow": x, "coolant": y} for y in coolants for x in flows]
-    tasks = [Task(problem.space.numbers(point), START, 0) for point in points]
+    tasks = [Task(problem.space.numbers(point), EvaluationId(0, START, 0)) for point in points]
     what = np.full(len(points), VALUE, dtype=object)
     value = np.full(len(points), np.nan)
     command = replace(problem.command, timeout=problem.run["timeout"], keep="none")

@@ -12,6 +12,7 @@ import numpy as np
 import fmnes
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import ExecutorEvaluator, count_workers
+from fmnes.identity import EvaluationId
 from fmnes.integrations import mpi
 from tests.clusters.objectives import ends_its_driver, fails_variously, kills_its_worker_once, traced
 from tests.clusters.test_engines import RUN
@@ -22,7 +23,7 @@ def main(what: str, folder: str) -> None:
     with mpi.executor() as executor:
         if what == "failures":
             evaluator = ExecutorEvaluator(fails_variously, executor, timeout=5.0)
-            batch = [Task(np.array([i, 0.5, 0.3]), 0, i) for i in range(6)]
+            batch = [Task(np.array([i, 0.5, 0.3]), EvaluationId(0, 0, i)) for i in range(6)]
             told = {str(i): [o.status, o.reason, o.detail] for i, o in evaluator(batch)}
             ((_, crash),) = ExecutorEvaluator(fails_variously, executor)(batch[1:2])
             told["without a timeout"] = crash.reason

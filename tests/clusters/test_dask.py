@@ -18,6 +18,7 @@ import fmnes
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import ExecutorEvaluator, count_workers
+from fmnes.identity import EvaluationId
 from fmnes.integrations import dask as ours
 from tests.clusters.objectives import ends_its_driver, is_alive, notes, traced, valley
 from tests.clusters.test_engines import RUN, wait_until
@@ -41,7 +42,7 @@ def test_an_address_and_a_cluster_and_neither(dask_client: Any) -> None:
 
 
 def test_equal_points_are_evaluated_each(dask: Any, tmp_path: Path) -> None:
-    batch = [Task(np.ones(3), 0, slot) for slot in range(6)]
+    batch = [Task(np.ones(3), EvaluationId(0, 0, slot)) for slot in range(6)]
     evaluator = ExecutorEvaluator(partial(traced, folder=str(tmp_path)), dask)
     assert {outcome.value for _, outcome in evaluator(batch)} == {6.0}
     assert len(notes(tmp_path)) == 6

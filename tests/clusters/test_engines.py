@@ -19,6 +19,7 @@ import fmnes
 from fmnes import StopReason
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import ExecutorEvaluator, count_workers, executor_evaluator
+from fmnes.identity import EvaluationId
 from tests.clusters.objectives import (
     ends_its_driver,
     fails_variously,
@@ -34,7 +35,7 @@ RUN: dict[str, Any] = {"x0": [1.0, 1.0, 1.0], "sigma0": 0.5, "rng": 1, "max_eval
 
 
 def tasks(*first: float) -> list[Task]:
-    return [Task(np.array([x, 0.5, 0.3]), 0, slot) for slot, x in enumerate(first)]
+    return [Task(np.array([x, 0.5, 0.3]), EvaluationId(0, 0, slot)) for slot, x in enumerate(first)]
 
 
 def wait_until(is_so: Any, seconds: float = 240.0) -> bool:
@@ -112,7 +113,7 @@ def test_a_program(engine: Executor, tmp_path: Path) -> None:
     assert result.n_infeasible > 0
     slow = fmnes.Command([sys.executable, "-c", "import time; time.sleep(60)", "{x0}"], keep="none")
     evaluator = executor_evaluator(engine, slow, 1, timeout=0.5)
-    outcomes = dict(evaluator([Task(np.zeros(1), 0, 0)]))
+    outcomes = dict(evaluator([Task(np.zeros(1), EvaluationId(0, 0, 0))]))
     assert (outcomes[0].status, outcomes[0].fault) == ("infeasible", "timeout")
 
 

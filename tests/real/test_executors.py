@@ -27,12 +27,13 @@ from fmnes.errors import ArgumentError, MissingExtra, ObjectiveError
 from fmnes.evaluation import remote
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import ExecutorEvaluator, LinkedFuture, count_workers, executor_evaluator
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests import faults
 
 
 def tasks(n: int = 8, second: float = 0.0) -> list[Task]:
-    return [Task(np.array([float(i), second, 0.3]), 0, i) for i in range(n)]
+    return [Task(np.array([float(i), second, 0.3]), EvaluationId(0, 0, i)) for i in range(n)]
 
 
 def processes(workers: int) -> ProcessPoolExecutor:
@@ -440,7 +441,9 @@ def test_a_program_by_an_executor(thread_pool: Executor, tmp_path: Path) -> None
     assert (result.x, result.fun, result.nfev) == (expected.x, expected.fun, expected.nfev)
     assert result.n_infeasible == expected.n_infeasible > 0 and list((tmp_path / "kept").iterdir())
     slow = Command([sys.executable, "-c", "import time; time.sleep(60)", "{x0}"], keep="none")
-    ((_, outcome),) = executor_evaluator(thread_pool, slow, 1, timeout=0.5)([Task(np.zeros(1), 0, 0)])
+    ((_, outcome),) = executor_evaluator(thread_pool, slow, 1, timeout=0.5)(
+        [Task(np.zeros(1), EvaluationId(0, 0, 0))]
+    )
     assert (outcome.status, outcome.fault) == ("infeasible", "timeout")
 
 

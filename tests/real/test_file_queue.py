@@ -47,6 +47,7 @@ from fmnes.evaluation.queue.files import (
 from fmnes.evaluation.queue.fingerprint import differences, fingerprint
 from fmnes.evaluation.queue.worker import Claims
 from fmnes.evaluation.supervision import AwakeClock
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible
 from fmnes.result import Result
 from fmnes.space import Space
@@ -135,7 +136,10 @@ def evaluator(queue: FileQueue, fun: Any, d: int = 2, **options: Any) -> Iterato
 
 
 def tasks(*firsts: float, d: int = 2) -> list[Task]:
-    return [Task(np.array([first] + [0.5] * (d - 1)), 0, slot) for slot, first in enumerate(firsts)]
+    return [
+        Task(np.array([first] + [0.5] * (d - 1)), EvaluationId(0, 0, slot))
+        for slot, first in enumerate(firsts)
+    ]
 
 
 def same(a: Result, b: Result) -> None:
@@ -368,7 +372,7 @@ def test_whatever_a_point_does_is_told_and_its_worker_lives_on(
     worker = crowd.start("troubled")
     with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=3.0, retries=1) as evaluate:
         found = dict(evaluate(tasks(0.1, 1, 2, 3, 4, 5, 6, 7, 8), time.monotonic() + 240))
-        by_sigterm = [task._replace(attempt=1) for task in tasks(*[0.1] * 8, 8)[8:]]
+        by_sigterm = [task._replace(id=task.id._replace(attempt=1)) for task in tasks(*[0.1] * 8, 8)[8:]]
         found[9] = dict(evaluate(by_sigterm))[0]
     got = {i: (o.status, o.fault) for i, o in found.items()}
     assert got == {

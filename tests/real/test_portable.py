@@ -44,6 +44,7 @@ WORKERS = """
 import collections, json, os, signal, subprocess, sys, time
 import fmnes
 from fmnes.evaluation.evaluator import Task
+from fmnes.identity import EvaluationId
 from fmnes.evaluation.workers.pool import Workers
 import numpy as np
 
@@ -79,7 +80,7 @@ if __name__ == "__main__":
     options = {"workers": 2, "rng": 1, "run_dir": "run", "sigma0": 0.5}
     first = fmnes.minimize(simulate, [0.5, 1.0], max_evaluations=20, **options)
     result = fmnes.resume("run", simulate, max_evaluations=40)
-    tasks = [Task(np.array([float(i), 0.5]), 0, i) for i in range(4)]
+    tasks = [Task(np.array([float(i), 0.5]), EvaluationId(0, 0, i)) for i in range(4)]
     with Workers(simulate, 2, timeout=8) as pool:
         outcomes = dict(pool(tasks))
     left = int(open(LEFT).read())

@@ -26,13 +26,14 @@ from fmnes.cli import messages, reading
 from fmnes.cli.messages import plain_words
 from fmnes.cli.problem_file import PROGRAM, ProblemFile, in_file, read_problem
 from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
-from fmnes.evaluation.evaluator import START, Task
+from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.checks import read_text, variables
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.inputs import FILES, find_program, read_inputs
 from fmnes.evaluation.programs.process import STDERR, STDOUT
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.workspace import Workspace
+from fmnes.identity import START, EvaluationId
 from fmnes.outcome import Outcome, lost
 from fmnes.parameters import Integer, Parameter, Real, read_parameter, table_of
 from fmnes.run.loop import check_origin
@@ -137,7 +138,7 @@ def try_point(problem: ProblemFile, point: dict[str, Any], directory: Path) -> T
     evaluator = CommandEvaluator(command, named=lambda x: dict(point), workspace=_KeptWorkspace(here))
     try:
         # The values are already in the user's units.
-        task = Task(np.array(list(point.values()), dtype=float), START, 0)
+        task = Task(np.array(list(point.values()), dtype=float), EvaluationId(0, START, 0))
         outcome = next((outcome for _, outcome in evaluator([task])), lost("interrupted"))
     except ArgumentError:
         with suppress(OSError):  # nothing was run in it

@@ -11,32 +11,17 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import check_callable, check_one_argument, shown
 from fmnes.errors import ArgumentError
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
 from fmnes.space import Space
 
-#: The generation number of the evaluation of the start point.
-START = -1
-
 
 class Task(NamedTuple):
-    """One evaluation to make, and its identity."""
+    """One evaluation to make."""
 
     x: Vector
-    generation: int
-    slot: int
-    redraw: int = 0
-    attempt: int = 0
-    restart: int = 0
-
-    @property
-    def point(self) -> tuple[int, int, int, int]:
-        """Identifies the point: equal for all attempts."""
-        return self.restart, self.generation, self.slot, self.redraw
-
-    @property
-    def key(self) -> tuple[int, int, int, int, int]:
-        return self.restart, self.generation, self.slot, self.redraw, self.attempt
+    id: EvaluationId
 
 
 #: Position in the batch and outcome of each finished task.

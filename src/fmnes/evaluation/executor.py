@@ -261,7 +261,7 @@ class _Isolated:
         packed = self._packed
         data = packed.data if len(packed.data) <= SMALL else self._put() if again else None
         future: Future[Any] = self._executor.submit(
-            remote.evaluate, packed.name, cancel_file, task.x.tobytes(), task.key, left, data
+            remote.evaluate, packed.name, cancel_file, task.x.tobytes(), task.id, left, data
         )
         return future
 

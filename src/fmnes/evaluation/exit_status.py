@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, TaskStream, draw_more
 from fmnes.evaluation.supervision import TICK, AwakeClock
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible, lost
 
 #: Signals that come from outside, not from a computation. (Windows has no SIGHUP.)
@@ -79,7 +80,7 @@ class RetryKilled:
     def __init__(self, evaluator: Evaluator, retries: int) -> None:
         self._evaluator = evaluator
         self._retries = retries
-        self._deaths: dict[tuple[int, ...], int] = {}
+        self._deaths: dict[EvaluationId, int] = {}
         """Points that were last ended from outside: how often since the first time, alone."""
 
     @property
@@ -90,8 +91,8 @@ class RetryKilled:
         if isinstance(tasks, TaskStream):
             yield from self._as_they_come(tasks, deadline)
             return
-        together = [i for i, task in enumerate(tasks) if task.point not in self._deaths]
-        alone = [i for i, task in enumerate(tasks) if task.point in self._deaths]
+        together = [i for i, task in enumerate(tasks) if task.id.point not in self._deaths]
+        alone = [i for i, task in enumerate(tasks) if task.id.point in self._deaths]
         repeated: list[tuple[int, Outcome]] = []
         for batch in [together, *([i] for i in alone)]:
             if not batch or (deadline is not None and time.monotonic() >= deadline):
@@ -120,7 +121,7 @@ class RetryKilled:
                 return None
             if self._deaths and under_way:
                 beside = [*under_way.values(), *next_one]
-                if any(tasks[i].point in self._deaths for i in beside):
+                if any(tasks[i].id.point in self._deaths for i in beside):
                     return None
             under_way[len(inner)] = i = next_one.pop()
             return tasks[i]
@@ -135,17 +136,17 @@ class RetryKilled:
                     yield i, self._verdict(task, outcome)
 
     def _verdict(self, task: Task, outcome: Outcome) -> Outcome:
-        tries = 1 + self._deaths.pop(task.point)
+        tries = 1 + self._deaths.pop(task.id.point)
         reason = f"ended by {outcome.fault} at each of {tries} tries"
         return infeasible(reason, fault=outcome.fault, detail=outcome.detail)
 
     def _repeats(self, task: Task, outcome: Outcome) -> bool:
         """Whether a point has been ended from outside at each attempt, the last retry included."""
         if not (outcome.status == "lost" and outcome.fault):
-            self._deaths.pop(task.point, None)
+            self._deaths.pop(task.id.point, None)
             return False
-        self._deaths[task.point] = self._deaths.get(task.point, -1) + 1
-        return 0 < self._retries <= self._deaths[task.point]
+        self._deaths[task.id.point] = self._deaths.get(task.id.point, -1) + 1
+        return 0 < self._retries <= self._deaths[task.id.point]
 
     def close(self) -> None:
         self._evaluator.close()

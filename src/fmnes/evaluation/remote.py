@@ -29,6 +29,7 @@ from fmnes.errors import ArgumentError, ObjectiveError
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.workers.messages import encode
+from fmnes.identity import EvaluationId
 from fmnes.outcome import lost
 from fmnes.space import Space
 
@@ -99,8 +100,7 @@ def evaluate(
         return _broken(error)
     if child is None:
         return "unknown", b"", 0.0
-    restart, generation, slot, redraw, attempt = key
-    task = Task(np.frombuffer(point), generation, slot, redraw, attempt, restart)
+    task = Task(np.frombuffer(point), EvaluationId(*key))
     outcome = None
     began = time.monotonic()
     try:

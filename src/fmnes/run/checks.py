@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ObjectiveError, warn
+from fmnes.identity import EvaluationId
 from fmnes.outcome import MINUS_INFINITY, NOTHING, WRONG_TYPE, Outcome, bug_name
 from fmnes.result import Stop, StopReason
 from fmnes.run import log_messages
@@ -133,20 +134,17 @@ def raise_if_broken(outcomes: Sequence[Outcome | None], start: StartPoint) -> No
 
 # -- Lost evaluations and their retries
 
-#: The name of an evaluation: generation, slot, redraw.
-Name = tuple[int, int, int]
-
 
 class LostEvaluations:
     """The lost points of the present search."""
 
     def __init__(self, retries: int) -> None:
         self._retries = retries
-        self.tries: dict[Name, int] = {}
+        self.tries: dict[EvaluationId, int] = {}
         """How often each open point was lost, before a resume too: the number of its next try."""
-        self._lost: dict[Name, int] = {}
+        self._lost: dict[EvaluationId, int] = {}
         """The same since this process began: what `retries` limits."""
-        self._waits: list[tuple[float, Name]] = []
+        self._waits: list[tuple[float, EvaluationId]] = []
         """Points that wait for their next try, and until when (time.monotonic())."""
 
     def clear(self) -> None:
@@ -154,7 +152,9 @@ class LostEvaluations:
         self._lost.clear()
         self._waits.clear()
 
-    def tally(self, names: Sequence[Name], outcomes: Sequence[Outcome | None]) -> tuple[int, Stop | None]:
+    def tally(
+        self, names: Sequence[EvaluationId], outcomes: Sequence[Outcome | None]
+    ) -> tuple[int, Stop | None]:
         """How often the unluckiest of these points was lost; and, if that is too often, why to stop."""
         worst, reason = 0, ""
         for name, outcome in zip(names, outcomes, strict=True):
@@ -173,11 +173,11 @@ class LostEvaluations:
             return worst, None
         return worst, Stop(StopReason.LOST, f"{worst} tries of one point, the last: {reason}")
 
-    def wait(self, name: Name, tries: int) -> None:
+    def wait(self, name: EvaluationId, tries: int) -> None:
         """The point is not tried again at once."""
         self._waits.append((time.monotonic() + backoff_seconds(tries), name))
 
-    def take_due(self) -> list[Name]:
+    def take_due(self) -> list[EvaluationId]:
         """Those that have waited long enough."""
         now = time.monotonic()
         due = [wait for wait in self._waits if wait[0] <= now]

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from fmnes.errors import StorageError
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.serial import Vectorized, call_vectorized
+from fmnes.identity import EvaluationId
 from fmnes.outcome import LOST, Outcome, from_number
 from fmnes.result import Stop, StopReason
-from fmnes.run.checks import LostEvaluations, Name, OutcomeChecks, backoff_seconds, raise_if_broken
+from fmnes.run.checks import LostEvaluations, OutcomeChecks, backoff_seconds, raise_if_broken
 from fmnes.run.interrupts import StopRequestWatcher
 from fmnes.run.recording import RecordingEvaluator
 from fmnes.run.snapshots import RunState
@@ -34,7 +35,7 @@ class Work:
     deadline: float | None = None
     """In time.monotonic()."""
     stop_requests: StopRequestWatcher | None = None
-    answered: list[tuple[Name, Outcome, NDArray[np.float64]]] = field(default_factory=list)
+    answered: list[tuple[EvaluationId, Outcome, NDArray[np.float64]]] = field(default_factory=list)
     """Counted outcomes with their names and points, since the last `note_failures`."""
     first: list[Outcome | None] = field(default_factory=list)
     """The outcomes of the first generation, with overlapping generations."""
@@ -89,15 +90,14 @@ def evaluate_generation(work: Work) -> Stop | None:
 
 
 def evaluate(
-    work: Work, names: Sequence[Name], x: NDArray[np.float64]
+    work: Work, names: Sequence[EvaluationId], x: NDArray[np.float64]
 ) -> tuple[list[Outcome | None], Stop | None]:
     """The outcomes of these points (None: not evaluated), and why the run cannot continue, if so.
 
     A deadline limits new evaluations only: the run ends when the log has no more answers.
     """
     state, tries = work.state, work.losses.tries
-    restart = state.totals.restarts
-    tasks = [Task(x[i], *name, tries.get(name, 0), restart) for i, name in enumerate(names)]
+    tasks = [Task(x[i], id._replace(attempt=tries.get(id, 0))) for i, id in enumerate(names)]
     outcomes: list[Outcome | None] = [None] * len(tasks)
     if not isinstance(work.evaluator, RecordingEvaluator) and (stop := work.out_of_time()):
         return outcomes, stop
@@ -116,7 +116,7 @@ def evaluate(
     return outcomes, None if any(outcomes) else work.out_of_time()
 
 
-def count_lost(work: Work, names: Sequence[Name], outcomes: Sequence[Outcome | None]) -> Stop | None:
+def count_lost(work: Work, names: Sequence[EvaluationId], outcomes: Sequence[Outcome | None]) -> Stop | None:
     """Count the lost points and wait before their retry."""
     worst, stop = work.losses.tally(names, outcomes)
     if worst and not stop:

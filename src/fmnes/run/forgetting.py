@@ -15,7 +15,7 @@ from typing import NamedTuple
 from fmnes._logging import logger
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, RunError, SnapshotError
-from fmnes.evaluation.evaluator import START
+from fmnes.identity import START
 from fmnes.run.recording import taken_back, uncounted
 from fmnes.run.snapshots import RunState
 from fmnes.storage.directory import RunDirectory
@@ -110,7 +110,7 @@ def _matches(log: EvaluationLog, meant: object) -> Matches:
 
 def _counting(log: EvaluationLog) -> Iterator[Logged]:
     """The last row of each point, unless it was taken back."""
-    for _, rows in groupby(log.rows(), key=lambda row: row.key[:4]):
+    for _, rows in groupby(log.rows(), key=lambda row: row.key.point):
         *_, last = rows
         if not uncounted(last.outcome):
             yield last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fmnes._logging import logger, one_line
-from fmnes.evaluation.evaluator import START
+from fmnes.identity import START, EvaluationId
 from fmnes.result import Result, Stop, View
 from fmnes.run.restarts import Plan
 from fmnes.run.snapshots import RunState
@@ -44,8 +44,8 @@ def observed(view: View) -> None:
     )
 
 
-def lost(name: tuple[int, int, int], tries: int, retries: int, reason: str) -> None:
-    where = "of the start" if name[0] == START else f"of generation {name[0]}, point {name[1]},"
+def lost(id: EvaluationId, tries: int, retries: int, reason: str) -> None:
+    where = "of the start" if id.generation == START else f"of generation {id.generation}, point {id.slot},"
     left = "it is tried again" if tries <= retries else "no tries are left"
     logger.warning("evaluation %s lost, try %d: %s; %s", where, tries, one_line(reason), left)
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from fmnes.display.progress import Progress
 from fmnes.errors import ArgumentError, StorageError
-from fmnes.evaluation.evaluator import START, Evaluator
+from fmnes.evaluation.evaluator import Evaluator
+from fmnes.identity import START, EvaluationId
 from fmnes.outcome import bug_name
 from fmnes.result import Result, Stop, StopReason, View
 from fmnes.run import log_messages
@@ -186,8 +187,7 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
 #
 # `evaluate.py` and `overlap.py` evaluate, and `checks.py` checks the outcomes.
 
-#: The name of the evaluation of the start.
-_START = (START, 0, 0)
+_START = EvaluationId(0, START, 0)
 
 
 class Loop:

@@ -10,9 +10,10 @@ import numpy as np
 
 from fmnes.errors import StorageError
 from fmnes.evaluation.evaluator import Task, TaskStream
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from fmnes.result import Stop, StopReason
-from fmnes.run.checks import Name, raise_if_broken
+from fmnes.run.checks import raise_if_broken
 from fmnes.run.evaluate import Work
 from fmnes.search.overlap import OverlapScheduler
 from fmnes.search.stopping import limit_reached
@@ -32,7 +33,7 @@ def evaluate_overlapping(work: Work, flow: OverlapScheduler, look: Look) -> Stop
             for position, outcome in finished:
                 task = supply.pop(position)
                 work.doubts.check_outcome(outcome, first=work.state.evaluations == 0)
-                if stop := _take_in(work, flow, look, (task.generation, task.slot, task.redraw), outcome):
+                if stop := _take_in(work, flow, look, task.id.point, outcome):
                     return stop
                 work.check_stop_request()
     except KeyboardInterrupt:
@@ -40,7 +41,7 @@ def evaluate_overlapping(work: Work, flow: OverlapScheduler, look: Look) -> Stop
     except StorageError as error:
         return Stop(StopReason.STORAGE, str(error))
     for task in supply.left():  # they were not evaluated
-        flow.give_back((task.generation, task.slot, task.redraw))
+        flow.give_back(task.id.point)
     if seconds := work.losses.seconds_to_next():  # only lost points are left
         work.pause(seconds)
     return None
@@ -55,7 +56,7 @@ def recall(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
     if answers is None:
         return None
     opt = work.state.opt
-    oldest = min([opt.generation, *(generation for generation, _, _ in flow.out)])
+    oldest = min([opt.generation, *(id.generation for id in flow.out)])
     try:
         rows, tries = answers(work.state.totals.restarts, oldest)
     except StorageError as error:
@@ -69,7 +70,7 @@ def recall(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
         if expected != opt.generation:  # late results must be pending when it ends
             expected = opt.generation
             flow.expect(slots.get(expected, ()))
-        name = row.key[1:4]
+        name = row.key.point
         if name not in flow.out or x_hash(flow.out[name].x) != row.x_hash:
             _remember(work, row)
         elif row.outcome.status != "lost":
@@ -88,10 +89,12 @@ def _next_task(work: Work, flow: OverlapScheduler) -> Task | None:
     if found is None:
         return None
     name, x = found
-    return Task(x, *name, work.losses.tries.get(name, 0), work.state.totals.restarts)
+    return Task(x, name._replace(attempt=work.losses.tries.get(name, 0)))
 
 
-def _take_in(work: Work, flow: OverlapScheduler, look: Look, name: Name, outcome: Outcome) -> Stop | None:
+def _take_in(
+    work: Work, flow: OverlapScheduler, look: Look, name: EvaluationId, outcome: Outcome
+) -> Stop | None:
     """Process one outcome."""
     state, opt = work.state, work.state.opt
     worst, stop = work.losses.tally([name], [outcome])

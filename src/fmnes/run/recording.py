@@ -12,11 +12,12 @@ from typing import TypeVar
 import numpy as np
 
 from fmnes.errors import RunError, StorageError
-from fmnes.evaluation.evaluator import START, Evaluator, Outcomes, Task, TaskStream
+from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, TaskStream
+from fmnes.identity import START, EvaluationId
 from fmnes.outcome import Outcome, bug_name
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.log_reader import Batch
-from fmnes.storage.rows import MAX_STORED_DIMENSION, Key, Known, Logged, x_hash
+from fmnes.storage.rows import MAX_STORED_DIMENSION, Known, Logged, x_hash
 
 # -- Recording in the log
 #
@@ -57,25 +58,26 @@ class RecordingEvaluator:
             return
         rest: list[tuple[int, Task]] = []
         # The start is judged together with the first generation.
-        first = bool(tasks) and (tasks[0].restart, tasks[0].generation) == (0, 0)
-        self._faults = [task for task in self._faults if first and task.generation == START]
-        known = self._log.find(tasks[0].restart, tasks[0].generation) if tasks else {}
+        first = bool(tasks) and tasks[0].id[:2] == (0, 0)
+        self._faults = [task for task in self._faults if first and task.id.generation == START]
+        known = self._log.find(*tasks[0].id[:2]) if tasks else {}
         for position, task in enumerate(tasks):
-            rows = known.get((task.slot, task.redraw), [])
+            rows = known.get(task.id.point, [])
             counted = _since_forgotten(rows)
-            attempt = rows[-1].attempt + 1 if rows else task.attempt
-            if task.attempt >= len(counted):
-                rest.append((position, task._replace(attempt=attempt)))
+            attempt = rows[-1].attempt + 1 if rows else task.id.attempt
+            if task.id.attempt >= len(counted):
+                rest.append((position, _attempt(task, attempt)))
                 continue
-            remembered = counted[task.attempt]
+            remembered = counted[task.id.attempt]
             if remembered.x_hash != x_hash(task.x):
                 raise RunError(
-                    f"{self._log.path}: found another point at generation {task.generation}, slot {task.slot}"
+                    f"{self._log.path}: found another point at generation {task.id.generation}, slot "
+                    f"{task.id.slot}"
                     ", not the one asked for: the run was made with another version of NumPy or fmnes, or "
                     "on another kind of machine, and cannot go on bit for bit"
                 )
             if _broke(remembered.outcome):
-                self._faults.append(task._replace(attempt=attempt - 1))
+                self._faults.append(_attempt(task, attempt - 1))
             yield position, replace(remembered.outcome, remembered=True)
         if rest and (deadline is None or time.monotonic() < deadline):
             for i, outcome in self._made([task for _, task in rest], deadline):
@@ -93,27 +95,27 @@ class RecordingEvaluator:
                 # A replay sorts by the ends of evaluations, so they must increase even if the clock does not.
                 self._ended = max(time.time(), self._ended + _APART)
                 try:
-                    self._log.record(Key(*task.key), outcome, task.x, self._ended - seconds, seconds)
+                    self._log.record(task.id, outcome, task.x, self._ended - seconds, seconds)
                 except RunError as error:
                     raise StorageError(str(error)) from error
                 if _broke(outcome):
-                    if isinstance(tasks, TaskStream) and task.generation > 0:
+                    if isinstance(tasks, TaskStream) and task.id.generation > 0:
                         self._faults.clear()  # after the first generation a single one may stop the run
                     self._faults.append(task)
                 yield i, outcome
                 began = time.monotonic()
 
-    def answers(self, restart: int, since: int) -> tuple[list[Logged], dict[tuple[int, int, int], int]]:
+    def answers(self, restart: int, since: int) -> tuple[list[Logged], dict[EvaluationId, int]]:
         """The valid rows of a search from a generation on, in order of completion, and attempts per point."""
-        tries: dict[tuple[int, int, int], list[Logged]] = {}
+        tries: dict[EvaluationId, list[Logged]] = {}
         for row in self._log.since(restart, since):
-            tries.setdefault(row.key[1:4], []).append(row)
+            tries.setdefault(row.key.point, []).append(row)
         counting = [row for rows in tries.values() for row in _since_forgotten(rows)]
         counting.sort(key=lambda row: row.started + row.duration)
         self._ended = max([self._ended, *(row.started + row.duration for row in counting[-1:])])
         for row in counting:
             if (restart, row.key.generation) == (0, 0) and _broke(row.outcome) and row.x is not None:
-                self._faults.append(Task(row.x, *row.key[1:], restart))
+                self._faults.append(Task(row.x, row.key))
         return counting, {name: rows[-1].key.attempt + 1 for name, rows in tries.items()}
 
     def forget_faults(self) -> None:
@@ -123,13 +125,17 @@ class RecordingEvaluator:
         """
         now = time.time()
         self._log.record_many(
-            (Key(*task._replace(attempt=task.attempt + 1).key), FORGOTTEN, task.x, now, 0.0)
+            (task.id._replace(attempt=task.id.attempt + 1), FORGOTTEN, task.x, now, 0.0)
             for task in self._faults
         )
         self._faults = []
 
     def close(self) -> None:
         self._evaluator.close()
+
+
+def _attempt(task: Task, attempt: int) -> Task:
+    return task._replace(id=task.id._replace(attempt=attempt))
 
 
 def taken_back(outcome: Outcome) -> Outcome:
@@ -176,12 +182,12 @@ class MemoryRecorder:
         """All evaluations, by key."""
         if not self._made:
             return []
-        made = sorted(self._made, key=lambda one: one[0].key)
+        made = sorted(self._made, key=lambda one: one[0].id)
         tasks = [task for task, *_ in made]
         outcomes = [outcome for _, outcome, *_ in made]
         short = len(tasks[0].x) <= MAX_STORED_DIMENSION
         batch = Batch(
-            keys=np.array([task.key for task in tasks], dtype=np.int64),
+            keys=np.array([task.id for task in tasks], dtype=np.int64),
             statuses=[outcome.status for outcome in outcomes],
             values=np.array([outcome.value for outcome in outcomes]),
             reasons=[outcome.reason for outcome in outcomes],

@@ -21,6 +21,7 @@ from fmnes.arguments import (
     suggest_options,
 )
 from fmnes.errors import ArgumentError, FmnesError, SnapshotError, UsageError
+from fmnes.identity import EvaluationId
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
 from fmnes.search.archive import Archive, read_known
@@ -607,49 +608,51 @@ class Optimizer(Generic[X, Xs]):
     def _hand_out_overlapping(self, scheduler: OverlapScheduler, n: int) -> list[Point[X]]:
         points: list[Point[X]] = []
         while len(points) < n and (found := scheduler.take()) is not None:
-            (generation, slot, redraw), x = found
-            id = Name(self.restart, generation, slot, redraw, digest_of(x)).id
-            points.append(Point(id, self._to_user(x)))
+            evaluation, x = found
+            points.append(Point(Name(evaluation, digest_of(x)).id, self._to_user(x)))
         return points
 
     def _tell_overlapping(self, scheduler: OverlapScheduler, name: Name, f: float, lost: bool) -> None:
         """Report a pending point; others have their value already and are ignored."""
-        short = (name.generation, name.slot, name.redraw)
-        known = scheduler.out.get(short) if name.restart == self.restart else None
-        late = (name.restart, name.generation) > (self.restart, self.generation)
+        evaluation = name.evaluation
+        known = scheduler.out.get(evaluation)
+        late = evaluation[:2] > (self.restart, self.generation)
         if late or (known is not None and digest_of(known.x) != name.mark):
             raise ArgumentError(
                 f"tell: found the id {name.id!r}, wanted one that ask(n) gave: this is of another search, or "
                 f"of a later generation than {self.generation}"
             )
         if known is not None and lost:
-            scheduler.give_back(short)
+            scheduler.give_back(evaluation)
         elif known is not None:
-            scheduler.tell(short, f)
+            scheduler.tell(evaluation, f)
 
     def _name(self, current: Generation, slot: int) -> Name:
-        redraw = int(current.redraws[slot])
-        return Name(self.restart, self.generation, slot, redraw, digest_of(current.x[slot]))
+        return Name(self._id(current, slot), digest_of(current.x[slot]))
+
+    def _id(self, current: Generation, slot: int) -> EvaluationId:
+        return EvaluationId(self.restart, self.generation, slot, int(current.redraws[slot]))
 
     def _tell_one(self, name: Name, f: float, lost: bool) -> None:
         if self.overlap_scheduler is not None:
             return self._tell_overlapping(self.overlap_scheduler, name, f, lost)
-        if name[:2] < (self.restart, self.generation):
+        evaluation, slot = name.evaluation, name.evaluation.slot
+        if evaluation[:2] < (self.restart, self.generation):
             return  # its generation has ended
         current = self._current or self._wanted()[0]  # drawn again after a load
-        here = name[:2] == (self.restart, self.generation) and name.slot < len(current.f)
-        if here and name.redraw < current.redraws[name.slot]:
+        here = evaluation[:2] == (self.restart, self.generation) and slot < len(current.f)
+        if here and evaluation.redraw < current.redraws[slot]:
             return
-        if not here or name != self._name(current, name.slot):
+        if not here or name != self._name(current, slot):
             raise ArgumentError(
                 f"tell: found the id {name.id!r}, wanted one that ask(n) gave: this is of another search, or "
                 f"of a later generation than {self.generation}"
             )
-        if not current.needs(name.slot):
+        if not current.needs(slot):
             return
         if lost:
-            return current.take_back(name.slot)
-        current.keep(np.array([name.slot]), np.array([f]))
+            return current.take_back(slot)
+        current.keep(np.array([slot]), np.array([f]))
         self._asked = None
         self._count_in_order(current)
 
@@ -690,11 +693,11 @@ class Optimizer(Generic[X, Xs]):
         self._update(current, feasible if whole else _feasible_values(current.f), values)
 
     @property
-    def asked(self) -> list[tuple[int, int, int]]:
-        """(generation, slot, redraw) of each point of the last `ask()`."""
+    def asked(self) -> list[EvaluationId]:
+        """The id of each point of the last `ask()`."""
         if self._asked is None or self._current is None:
             return []
-        return [(self.generation, int(i), int(self._current.redraws[i])) for i in self._asked]
+        return [self._id(self._current, i) for i in self._asked.tolist()]
 
     def _sample(self) -> Generation:
         if self._start.grid is not None and (poll := self._next_poll()):

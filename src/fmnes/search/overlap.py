@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError, SnapshotError
+from fmnes.identity import EvaluationId
 from fmnes.result import Vector
 from fmnes.search.generation import Generation
 from fmnes.search.saved import Saved, count, finite, shaped
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer
 
 Floats = NDArray[np.float64]
-#: Generation of the distribution that it was drawn from, slot in that generation, redraw (always 0).
-Name = tuple[int, int, int]
 
 
 def check_overlap(overlap: Any, start: Start) -> float:
@@ -98,17 +97,21 @@ class OverlapScheduler:
     def __init__(self, opt: Optimizer, share: float) -> None:
         self._opt = opt
         self.share = share
-        self.out: dict[Name, DrawnPoint] = {}
+        self.out: dict[EvaluationId, DrawnPoint] = {}
         """Pending points: under evaluation, or to be handed out again."""
-        self._again: deque[Name] = deque()
+        self._again: deque[EvaluationId] = deque()
         """The pending points that are not under evaluation."""
-        self._answered: dict[Name, tuple[DrawnPoint, float, bool]] = {}
+        self._answered: dict[EvaluationId, tuple[DrawnPoint, float, bool]] = {}
         """Points of the current generation, with value (NaN: failed) and whether it was evaluated."""
         self._block: Block | None = None
         self._next = 0
         """All points of the block before this slot were handed out."""
 
-    def take(self) -> tuple[Name, Vector] | None:
+    def _id(self, slot: int) -> EvaluationId:
+        """Return the id of a point of the current generation."""
+        return EvaluationId(self._opt.restart, self._opt.generation, slot)
+
+    def take(self) -> tuple[EvaluationId, Vector] | None:
         """Return a point to evaluate; None if more values are needed first."""
         block = self._block or self._draw()
         # A generation without a point inside the bounds is complete at once.
@@ -131,9 +134,9 @@ class OverlapScheduler:
         under_way = len(self.out) - len(self._again)
         return opt.max_evaluations is not None and opt.evaluations + under_way >= opt.max_evaluations
 
-    def hand_out(self, slot: int) -> tuple[Name, DrawnPoint]:
+    def hand_out(self, slot: int) -> tuple[EvaluationId, DrawnPoint]:
         """Hand out this point of the current generation."""
-        name = (self._opt.generation, slot, 0)
+        name = self._id(slot)
         self.out[name] = given = (self._block or self._draw()).given(slot)
         return name, given
 
@@ -141,13 +144,12 @@ class OverlapScheduler:
         """Mark points of the current generation as handed out: a log has their values."""
         block = self._block or self._draw()
         for slot in slots:
-            if 0 <= slot < len(block.x) and (self._opt.generation, slot, 0) not in self._answered:
+            if 0 <= slot < len(block.x) and self._id(slot) not in self._answered:
                 self.hand_out(slot)
 
     def _first_free(self, block: Block) -> int:
         """Return the first slot of the block that may be handed out and was not."""
-        generation = self._opt.generation
-        while (name := (generation, self._next, 0)) in self.out or name in self._answered:
+        while (name := self._id(self._next)) in self.out or name in self._answered:
             self._next += 1
         while block.inside is not None and self._next < len(block.x) and not block.inside[self._next]:
             self._next += 1
@@ -157,12 +159,12 @@ class OverlapScheduler:
         """Hand out all pending points again."""
         self._again = deque(self.out)
 
-    def give_back(self, name: Name) -> None:
+    def give_back(self, name: EvaluationId) -> None:
         """Hand out a lost point again."""
         if name in self.out and name not in self._again:
             self._again.append(name)
 
-    def tell(self, name: Name, f: float) -> bool:
+    def tell(self, name: EvaluationId, f: float) -> bool:
         """Store the value of a pending point, not finite if it failed; return whether a generation ended."""
         given = self.out.pop(name)
         if name in self._again:
@@ -185,7 +187,7 @@ class OverlapScheduler:
         self._next = 0
         if inside is not None:  # those beyond the first λ do not count
             for slot in np.flatnonzero(~inside[:size]).tolist():
-                self._answered[self._opt.generation, slot, 0] = (block.given(slot), math.nan, False)
+                self._answered[self._id(slot)] = (block.given(slot), math.nan, False)
         return block
 
     def _close_if_complete(self) -> bool:
@@ -196,7 +198,7 @@ class OverlapScheduler:
         names = sorted(self._answered)
         rows = [self._answered[name] for name in names]
         z = np.array([given.y if given.z is None else given.z for given, _, _ in rows])
-        age = np.array([opt.generation - generation for generation, _, _ in names])
+        age = np.array([opt.generation - name.generation for name in names])
         if (older := age > 0).any():
             z[older] = shortened(opt._distribution.coordinates(z[older]), age[older], 1 - older.mean())
         f = np.array([value for _, value, _ in rows])
@@ -215,8 +217,9 @@ class OverlapScheduler:
         d = len(self._opt.x0)
         points = {**self.out, **{name: given for name, (given, _, _) in self._answered.items()}}
         values = [[math.nan, 0.0]] * len(self.out) + [[f, made] for _, f, made in self._answered.values()]
+        names = [[id.generation, id.slot] for id in points]
         arrays = {
-            "overlap.names": np.array([name[:2] for name in points], dtype=np.int64).reshape(-1, 2),
+            "overlap.names": np.array(names, dtype=np.int64).reshape(-1, 2),
             "overlap.y": np.array([given.y for given in points.values()]).reshape(-1, d),
             "overlap.values": np.array(values, dtype=float).reshape(-1, 2),
         }
@@ -240,7 +243,7 @@ class OverlapScheduler:
                 given = DrawnPoint(x[i], y[i], None)
             else:
                 raise SnapshotError(f"a point of generation {generation} in {self._opt.generation}")
-            name = (generation, slot, 0)
+            name = EvaluationId(self._opt.restart, generation, slot)
             if i < out:
                 self.out[name] = given
                 self._again.append(name)

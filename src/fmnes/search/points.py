@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, from_return
 from fmnes.result import Vector, X
 
@@ -34,17 +35,14 @@ class Point(NamedTuple, Generic[X]):
 class Name(NamedTuple):
     """The parts of an id, which is unique among the evaluations of a search and its restarts."""
 
-    restart: int
-    generation: int
-    slot: int
-    redraw: int
+    evaluation: EvaluationId
     mark: str
     """Checksum of the point, which detects ids of other searches."""
 
     @property
     def id(self) -> str:
         """Only letters, digits and hyphens: safe in JSON and as a file name."""
-        return "-".join(map(str, self))
+        return "-".join(map(str, (*self.evaluation[:4], self.mark)))
 
 
 _ID = re.compile(r"(\d{1,18})-(\d{1,18})-(\d{1,18})-(\d{1,18})-([0-9a-f]{8})", re.ASCII)
@@ -62,8 +60,8 @@ def name_of(id: Any) -> Name:
         )
     if found is None:
         raise ArgumentError(f"tell: found the id {shown(id)}, wanted one that ask(n) gave")
-    restart, generation, slot, redraw, mark = found.groups()
-    return Name(int(restart), int(generation), int(slot), int(redraw), mark)
+    *numbers, mark = found.groups()
+    return Name(EvaluationId(*map(int, numbers)), mark)
 
 
 def digest_of(x: Vector) -> str:

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import RunError
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outputs
 from fmnes.result import Vector
-from fmnes.storage.rows import COLUMNS, KEY, STATUSES, Key, Known, Logged, check, decode, decode_more
+from fmnes.storage.rows import COLUMNS, KEY, STATUSES, Known, Logged, check, decode, decode_more
 
 # -- Columns
 
@@ -69,7 +70,7 @@ def _points(rows: Sequence[tuple[Any, ...]]) -> NDArray[np.float64] | None:
         return None
     for row in rows:
         if row[-1] is None or len(row[-1]) != len(stored[0]):
-            raise RunError(f"found points of different lengths ({Key(*row[:5])})")
+            raise RunError(f"found points of different lengths ({EvaluationId(*row[:5])})")
     return np.frombuffer(b"".join(stored), dtype="<f8").astype(np.float64).reshape(len(rows), -1)
 
 
@@ -154,11 +155,11 @@ class LogReader:
     path: Path
     _db: sqlite3.Connection
 
-    def find(self, restart: int, generation: int) -> dict[tuple[int, int], list[Known]]:
-        """The evaluations of one generation: the attempts of each (slot, redraw), in order."""
-        found: dict[tuple[int, int], list[Known]] = {}
+    def find(self, restart: int, generation: int) -> dict[EvaluationId, list[Known]]:
+        """The evaluations of one generation: the attempts at each point, in order."""
+        found: dict[EvaluationId, list[Known]] = {}
         for row in self._select("WHERE restart = ? AND generation = ?", (int(restart), int(generation))):
-            tries = found.setdefault((row.key.slot, row.key.redraw), [])
+            tries = found.setdefault(row.key.point, [])
             tries.append(Known(row.key.attempt, row.outcome, row.x_hash))
         return found
 

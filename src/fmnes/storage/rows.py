@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmnes.errors import RunError
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, Outputs, dump, load, read_json
 from fmnes.result import Vector
 
@@ -48,16 +49,6 @@ MORE_TYPES = (int, int, int, int, int, str, int)
 INSERT_MORE = f"INSERT INTO more ({KEY}, data, checksum) VALUES ({', '.join('?' * len(MORE_TYPES))})"
 
 
-class Key(NamedTuple):
-    """The identity of one evaluation."""
-
-    restart: int
-    generation: int
-    slot: int
-    redraw: int = 0
-    attempt: int = 0
-
-
 class Known(NamedTuple):
     """One attempt at a point, as a resumed run needs it."""
 
@@ -69,7 +60,7 @@ class Known(NamedTuple):
 class Logged(NamedTuple):
     """One finished evaluation, as read."""
 
-    key: Key
+    key: EvaluationId
     outcome: Outcome
     started: float  # seconds since the epoch
     duration: float  # seconds
@@ -136,9 +127,9 @@ def check(row: tuple[Any, ...], stored: bytes | None) -> None:
     """Raises RunError unless `encode` wrote this row and point. row: COLUMNS."""
     whole = tuple(map(type, row)) == TYPES and len(row[6]) == 8 and row[-1] == _checksum(row[:-1])
     if not whole or row[5] not in STATUSES:
-        raise RunError(f"found a damaged row ({Key(*row[:5])})")
+        raise RunError(f"found a damaged row ({EvaluationId(*row[:5])})")
     if stored is not None and (type(stored) is not bytes or _hash(stored) != row[-2] or len(stored) % 8):
-        raise RunError(f"found a damaged point ({Key(*row[:5])})")
+        raise RunError(f"found a damaged point ({EvaluationId(*row[:5])})")
 
 
 def decode(row: tuple[Any, ...]) -> Logged:
@@ -148,7 +139,7 @@ def decode(row: tuple[Any, ...]) -> Logged:
     status, f, reason, fault, detail, _, started, duration, hashed, _ = fields[5:]
     point = None if stored is None else np.frombuffer(stored, dtype="<f8").astype(np.float64)
     outcome = Outcome(status, struct.unpack("<d", f)[0], reason, fault, detail)
-    return Logged(Key(*fields[:5]), outcome, started, duration, hashed, point)
+    return Logged(EvaluationId(*fields[:5]), outcome, started, duration, hashed, point)
 
 
 def decode_more(row: tuple[Any, ...]) -> Outputs | None:
@@ -159,4 +150,4 @@ def decode_more(row: tuple[Any, ...]) -> Outputs | None:
             return load(read_json(data).get("outputs", {}))
         except (ValueError, AttributeError):
             pass
-    raise RunError(f"found damaged outputs ({Key(*key)})")
+    raise RunError(f"found damaged outputs ({EvaluationId(*key)})")

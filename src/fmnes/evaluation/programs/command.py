@@ -16,6 +16,7 @@ from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.answer import check_source
 from fmnes.evaluation.programs.checks import check_bytes, check_codes, check_environment, check_strings
 from fmnes.evaluation.programs.inputs import TAKEN, SomeNumber, check_targets, parse_argument
+from fmnes.identity import EvaluationId
 from fmnes.outcome import read_outputs
 
 
@@ -217,7 +218,7 @@ class Command:
         from fmnes.evaluation.programs.runner import run_once  # imports this module; POSIX only
 
         check_runnable(self, point.size, named)
-        outcome = run_once(self, Task(point, 0, 0), named=named)
+        outcome = run_once(self, Task(point, EvaluationId(0, 0, 0)), named=named)
         if outcome.status == "value":
             return outcome.value
         error = (Lost if outcome.status == "lost" else Infeasible)(outcome.reason)

@@ -396,7 +396,8 @@ def files_of(command: Command) -> list[tuple[str, str]]:
 def _json(task: Task, point: Mapping[str, Any], has_names: bool) -> str:
     """Return one point as JSON, with its names if it has them; numbers keep all digits."""
     said = {"x": list(point.values()), **({"params": point} if has_names else {})}
-    return json.dumps({**said, **{k: v for k, v in task._asdict().items() if k != "x"}}) + "\n"
+    restart, *others = task.id._asdict().items()
+    return json.dumps(said | dict([*others, restart])) + "\n"
 
 
 def _read_template(argument: str, here: str, path: str) -> tuple[Template, int]:

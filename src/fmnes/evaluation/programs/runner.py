@@ -315,7 +315,7 @@ class CommandEvaluator:
         directory = program = None
         try:
             self._guard = self._guard or Guard()
-            directory = self._workspace.new(task.key)
+            directory = self._workspace.new(task.id)
             argv = inputs.write(task, self._named(task.x), self._has_names, directory)
             program = ProgramProcess(
                 argv,
@@ -424,8 +424,8 @@ class CommandEvaluator:
             self._workspace.remove(one.directory)
             return outcome
         # Each try of a lost point has a reason of its own: the last one may become a failure.
-        reason = f"{outcome.reason}, try {task.attempt}" if outcome.status == "lost" else outcome.reason
-        kept = self._workspace.keep(one.directory, task.key, reason)
+        reason = f"{outcome.reason}, try {task.id.attempt}" if outcome.status == "lost" else outcome.reason
+        kept = self._workspace.keep(one.directory, task.id, reason)
         if kept is None:
             return outcome
         return replace(outcome, detail=f"{outcome.detail}\n{KEPT_LINE}{kept}"[-DETAIL_LIMIT:].lstrip())

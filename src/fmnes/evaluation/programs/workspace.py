@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fmnes.errors import warn
+from fmnes.identity import EvaluationId
 
 # -- Removing a directory tree of any depth, read-only ones included
 #
@@ -139,11 +140,10 @@ _NAME = re.compile(r"(?:r(\d+)-)?g(-?\d+)-s(\d+)(?:-w(\d+))?-a(\d+)-\w+-([0-9a-f
 #: Precedes the path in the detail of an outcome.
 KEPT_LINE = "kept: "
 #: Restart, generation, slot, redraw and attempt of an evaluation.
-Key = tuple[int, ...]
 
 
 class _Kept(NamedTuple):
-    key: Key
+    key: EvaluationId
     path: Path
     mark: str
     """Hash of its reason."""
@@ -166,7 +166,7 @@ class Workspace:
         """Kept directories in the order of the keys; None before the first."""
         self._warned = False
 
-    def new(self, key: Key) -> Path:
+    def new(self, key: EvaluationId) -> Path:
         if self._given is not None:
             self._root = self._given
             os.makedirs(self._given, mode=0o700, exist_ok=True)
@@ -174,7 +174,7 @@ class Workspace:
             self._root = tempfile.mkdtemp(prefix="fmnes-")
         return Path(tempfile.mkdtemp(prefix=_prefix(key), dir=self._root))
 
-    def keep(self, directory: Path, key: Key, reason: str) -> Path | None:
+    def keep(self, directory: Path, key: EvaluationId, reason: str) -> Path | None:
         """Keep a directory and return its path; None if it was removed because of `max_kept`."""
         if self._kept is None:
             self._kept = [] if self._kept_in is None else _left_in(self._kept_in)
@@ -211,7 +211,7 @@ def by_hand(directory: str | None, max_kept: int, process: int) -> Workspace:
     return Workspace(directory, max_kept)
 
 
-def kept_directory(folder: Path, key: Key, detail: str = "") -> Path | None:
+def kept_directory(folder: Path, key: EvaluationId, detail: str = "") -> Path | None:
     """Return the directory of an evaluation, if it still exists.
 
     folder: `kept` of the run directory. detail: of the outcome; its last line names the original path, which
@@ -225,7 +225,7 @@ def kept_directory(folder: Path, key: Key, detail: str = "") -> Path | None:
     return path if path.is_absolute() and path.is_dir() else None
 
 
-def _prefix(key: Key) -> str:
+def _prefix(key: EvaluationId) -> str:
     """Return the prefix of the directory's name; restart and redraw only if not 0."""
     restart, generation, slot, redraw, attempt = key
     before, after = f"r{restart}-" if restart else "", f"-w{redraw}" if redraw else ""
@@ -249,7 +249,8 @@ def _left_in(folder: Path) -> list[_Kept]:
         for path in [] if folder.is_symlink() else folder.iterdir():  # a link may lead to another run
             name = _NAME.fullmatch(path.name)
             if name and stat.S_ISDIR(path.lstat().st_mode):
-                found.append(_Kept(tuple(int(part or 0) for part in name.groups()[:5]), path, name[6]))
+                key = EvaluationId(*(int(part or 0) for part in name.groups()[:5]))
+                found.append(_Kept(key, path, name[6]))
     return found
 
 

@@ -19,7 +19,6 @@ from fmnes.evaluation.queue.files import (
     MAX_ANSWER,
     WORKERS,
     Job,
-    Key,
     Name,
     PollBackoff,
     dump_task,
@@ -34,6 +33,7 @@ from fmnes.evaluation.queue.files import (
     write_job,
 )
 from fmnes.evaluation.supervision import AwakeClock
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, lost
 from fmnes.result import Vector
 from fmnes.storage.lock import RunLock
@@ -151,8 +151,8 @@ class QueueDriver:
         self._open, self._claimed, self._answers = (
             directory / name for name in (files.OPEN, files.CLAIMED, files.ANSWERS)
         )
-        self._wanted: dict[Key, _PendingTask] = {}
-        self._given_up: list[tuple[Key, Outcome]] = []
+        self._wanted: dict[EvaluationId, _PendingTask] = {}
+        self._given_up: list[tuple[EvaluationId, Outcome]] = []
         self._unusable: set[Name] = set()
         """Invalid answers that cannot be removed."""
         self._silences = StalenessTracker(clock)
@@ -161,7 +161,7 @@ class QueueDriver:
         self._next_probe = clock.now() + PROBE_SECONDS
         self._alone_since: float | None = None
         self._warned_at = 0.0
-        self._left: dict[Key, list[Name]] = {}
+        self._left: dict[EvaluationId, list[Name]] = {}
         """Claims and answers that a killed driver of the same run left, until they are used."""
         with self._storing():
             self._take_over(resumed)
@@ -169,7 +169,7 @@ class QueueDriver:
             files.write(directory, files.DRIVER, b"")
         self._job_change = files.last_change(directory / files.JOB)
 
-    def submit(self, key: Key, x: Vector) -> None:
+    def submit(self, key: EvaluationId, x: Vector) -> None:
         wanted = self._wanted[key] = _PendingTask(x, self._clock.now())
         with self._storing():
             for name in self._left.pop(key, []):
@@ -178,7 +178,7 @@ class QueueDriver:
                     return
             self._hand_out(key, wanted)
 
-    def poll(self) -> list[tuple[Key, Outcome]]:
+    def poll(self) -> list[tuple[EvaluationId, Outcome]]:
         """Return new outcomes; regularly check the workers, too."""
         with self._storing():
             found = self._collect()
@@ -200,7 +200,7 @@ class QueueDriver:
     def count_workers(self) -> int | None:
         return self._workers.count()
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: EvaluationId) -> None:
         """Delete the answer of a point: its outcome is in the log."""
         wanted = self._wanted.pop(key, None)
         if wanted is None:
@@ -210,7 +210,7 @@ class QueueDriver:
         if wanted.answer:
             files.remove(self._answers / str(wanted.answer))
 
-    def withdraw(self, keys: Iterable[Key]) -> None:
+    def withdraw(self, keys: Iterable[EvaluationId]) -> None:
         """Cancel these points. Their workers notice that the claim is gone."""
         gone = {key: wanted for key in keys if (wanted := self._wanted.pop(key, None)) is not None}
         for key, wanted in gone.items():
@@ -232,7 +232,7 @@ class QueueDriver:
                 self._clear()
                 write_job(self._directory, self._job._replace(over=True))
 
-    def _collect(self) -> list[tuple[Key, Outcome]]:
+    def _collect(self) -> list[tuple[EvaluationId, Outcome]]:
         found = []
         for name in self._names(self._answers):
             wanted = self._wanted.get(name.key)
@@ -309,12 +309,12 @@ class QueueDriver:
         else:
             self._hand_out_again(name.key, wanted)
 
-    def _hand_out_again(self, key: Key, wanted: _PendingTask) -> None:
+    def _hand_out_again(self, key: EvaluationId, wanted: _PendingTask) -> None:
         wanted.handout += 1
         wanted.since = self._clock.now()
         self._hand_out(key, wanted)
 
-    def _hand_out(self, key: Key, wanted: _PendingTask) -> None:
+    def _hand_out(self, key: EvaluationId, wanted: _PendingTask) -> None:
         files.write(self._open, str(Name(key, wanted.handout)), dump_task(self._id, key, wanted.x))
 
     def _warn_if_alone(self, now: float) -> None:
@@ -408,15 +408,15 @@ class QueueEvaluator:
 
     def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
         driver = self._driver
-        positions = {task.key: position for position, task in enumerate(tasks)}
+        positions = {task.id: position for position, task in enumerate(tasks)}
         pauses = PollBackoff()
         try:
             for task in tasks:
-                driver.submit(task.key, task.x)
+                driver.submit(task.id, task.x)
             while True:
                 for position in draw_more(tasks, self._room(tasks) - len(positions)):
-                    positions[tasks[position].key] = position
-                    driver.submit(tasks[position].key, tasks[position].x)
+                    positions[tasks[position].id] = position
+                    driver.submit(tasks[position].id, tasks[position].x)
                 if not positions:
                     return
                 found = [(key, outcome) for key, outcome in driver.poll() if key in positions]

@@ -23,6 +23,7 @@ from fmnes.arguments import is_number
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.exit_status import FROM_OUTSIDE
 from fmnes.evaluation.queue.fingerprint import Fingerprint
+from fmnes.identity import EvaluationId
 from fmnes.outcome import DETAIL_LIMIT, Outcome, dump, load, read_json, read_outcome
 from fmnes.result import Vector
 from fmnes.space import Space
@@ -38,9 +39,6 @@ from fmnes.space import Space
 # write to one name. Files with other names are neither read nor deleted.
 
 
-#: Restart, generation, slot, redraw and attempt of an evaluation.
-Key = tuple[int, int, int, int, int]
-
 #: No leading zeros, so that each name has one spelling.
 _NUMBER = r"(0|[1-9]\d{0,17})"
 _TASK = re.compile(
@@ -54,7 +52,7 @@ _UNFINISHED = re.compile(r"\.[\w.@-]{1,200}\.[0-9a-f]{8}\.tmp", re.ASCII)
 class Name(NamedTuple):
     """The name of a task, a claim or an answer."""
 
-    key: Key
+    key: EvaluationId
     handout: int
     """How often the task was handed out before."""
     worker: str = ""
@@ -69,8 +67,8 @@ def read_task(text: str) -> Name | None:
     found = _TASK.fullmatch(text)
     if not found:
         return None
-    restart, generation, slot, redraw, attempt, handout = map(int, found.groups())
-    return Name((restart, generation, slot, redraw, attempt), handout)
+    *numbers, handout = map(int, found.groups())
+    return Name(EvaluationId(*numbers), handout)
 
 
 def read_claim(text: str) -> Name | None:
@@ -380,11 +378,11 @@ def max_task(d: int) -> int:
     return 16 * d + 1000
 
 
-def dump_task(job: str, key: Key, x: Vector) -> bytes:
+def dump_task(job: str, key: EvaluationId, x: Vector) -> bytes:
     return json.dumps({"job": job, "key": key, "x": _bytes(x).hex()}).encode()
 
 
-def load_task(data: bytes, key: Key, d: int) -> tuple[str, Vector]:
+def load_task(data: bytes, key: EvaluationId, d: int) -> tuple[str, Vector]:
     """Return the id of the job and the point, (d,)."""
     task = _table(data, {"job", "key", "x"})
     if not _is_key(task["key"], key):
@@ -398,7 +396,7 @@ def load_task(data: bytes, key: Key, d: int) -> tuple[str, Vector]:
     return job, point
 
 
-def dump_answer(job: str, key: Key, x: Vector, outcome: Outcome) -> bytes:
+def dump_answer(job: str, key: EvaluationId, x: Vector, outcome: Outcome) -> bytes:
     answer = {
         "job": job,
         "key": key,
@@ -414,7 +412,7 @@ def dump_answer(job: str, key: Key, x: Vector, outcome: Outcome) -> bytes:
     return json.dumps(answer).encode()
 
 
-def load_answer(data: bytes, job: str, key: Key, x: Vector) -> Outcome:
+def load_answer(data: bytes, job: str, key: EvaluationId, x: Vector) -> Outcome:
     """Return the outcome of this point. Raises ValueError for an answer of another job, name or point."""
     answer = _WORDS | _table(data, {"job", "key", "point", "status", "value", *_WORDS})
     if answer["job"] != job or not _is_key(answer["key"], key) or answer["point"] != digest(x):
@@ -453,7 +451,7 @@ def _table(data: bytes, names: set[str]) -> dict[str, Any]:
     return found
 
 
-def _is_key(found: Any, key: Key) -> bool:
+def _is_key(found: Any, key: EvaluationId) -> bool:
     return isinstance(found, list) and all(type(number) is int for number in found) and found == list(key)
 
 

@@ -360,8 +360,7 @@ class _Worker:
                 return self._claims.give_back()
             self._say(f"the task {name} cannot be used: {error}")
             return self._claims.drop(self._claims.let_go() or name)
-        restart, generation, slot, redraw, attempt = name.key
-        task = Task(x, generation, slot, redraw, attempt, restart)
+        task = Task(x, name.key)
         outcome = self._signals.interruptible(lambda: self._evaluate(task))
         if outcome is not None and outcome.status == "lost" and outcome.fault:
             self._signals.interruptible(lambda: time.sleep(_SIGNAL_SECONDS))

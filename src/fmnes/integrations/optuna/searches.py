@@ -80,7 +80,7 @@ class Search:
         if self._history and self.optimizer.stop_reason is not None:
             return
         for id, x in self.optimizer.ask(_ALL):
-            _, generation, slot, redraw, _ = name_of(id)
+            _, generation, slot, redraw, _ = name_of(id).evaluation
             name = f"{self._k}-{generation}-{slot}-{redraw}"
             self.batch.append(Point(name, id, values_of(self._ranges, x)))
 
