@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import fmnes
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.executor import ExecutorEvaluator
 from fmnes.evaluation.workers.messages import encode
 from fmnes.identity import EvaluationId
@@ -62,8 +62,8 @@ def each(executor: Any, timeout: float | None) -> float:
     x = np.random.default_rng(1).random((LAMBDA, D))
     tasks = [Task(row, EvaluationId(0, 0, slot)) for slot, row in enumerate(x)]
     evaluator = ExecutorEvaluator(echo, executor, timeout=timeout)
-    list(evaluator(tasks))
-    median = _median(lambda: list(evaluator(tasks)))
+    list(evaluate_all(evaluator, tasks))
+    median = _median(lambda: list(evaluate_all(evaluator, tasks)))
     evaluator.close()
     return median
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fmnes import FileQueue
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.files import dump_answer, load_task, max_task, new_worker, read_job
 from fmnes.evaluation.queue.worker import Claims
@@ -56,10 +56,10 @@ def driver(n: int, d: int, rounds: int) -> None:
                     [Task(np.full(d, 0.1), EvaluationId(0, g, slot)) for slot in range(n)]
                     for g in range(rounds + 1)
                 ]
-                list(evaluate(tasks[0]))
+                list(evaluate_all(evaluate, tasks[0]))
                 cpu, wall = time.process_time(), time.monotonic()
                 for batch in tasks[1:]:
-                    assert len(list(evaluate(batch))) == n
+                    assert len(list(evaluate_all(evaluate, batch))) == n
                 cpu, wall = time.process_time() - cpu, time.monotonic() - wall
             finally:
                 os.kill(worker, 9)
@@ -81,10 +81,16 @@ def worker(n: int = 300) -> None:
             subprocess.Popen([sys.executable, "-m", "fmnes", *words]) as process,
         ):
             try:
-                list(evaluate([Task(np.zeros(20), EvaluationId(0, 0, 0))]))
+                list(evaluate_all(evaluate, [Task(np.zeros(20), EvaluationId(0, 0, 0))]))
                 began = time.monotonic()
                 assert (
-                    len(list(evaluate([Task(np.zeros(20), EvaluationId(0, 1, slot)) for slot in range(n)])))
+                    len(
+                        list(
+                            evaluate_all(
+                                evaluate, [Task(np.zeros(20), EvaluationId(0, 1, slot)) for slot in range(n)]
+                            )
+                        )
+                    )
                     == n
                 )
                 each = 1e3 * (time.monotonic() - began) / n

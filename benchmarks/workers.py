@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.workers.pool import Workers
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
@@ -43,8 +43,8 @@ def overhead() -> None:
     n = 2000
     tasks = batch(n, d=20)
     with Workers(faults.echo, 2) as workers:
-        list(workers(tasks))
-        median, least = seconds(lambda: list(workers(tasks)), 9)
+        list(evaluate_all(workers, tasks))
+        median, least = seconds(lambda: list(evaluate_all(workers, tasks)), 9)
     print(
         f"overhead, 2 workers, d = 20: {1e3 * median / n:.3f} ms an evaluation (least {1e3 * least / n:.3f})"
     )
@@ -53,7 +53,7 @@ def overhead() -> None:
 def start() -> None:
     def one() -> None:
         with Workers(faults.echo, 1) as workers:
-            list(workers(batch(1, d=20)))
+            list(evaluate_all(workers, batch(1, d=20)))
 
     median, least = seconds(one, 5)
     print(f"start, one evaluation, end of a worker: {median:.2f} s (least {least:.2f})")
@@ -63,8 +63,8 @@ def throughput() -> None:
     nap, population, count = 0.05, 64, 8
     tasks = batch(population, d=20, second=nap)
     with Workers(faults.sleeps, count) as workers:
-        list(workers(tasks))
-        median, least = seconds(lambda: list(workers(tasks)), 5)
+        list(evaluate_all(workers, tasks))
+        median, least = seconds(lambda: list(evaluate_all(workers, tasks)), 5)
     ideal = nap * population / count
     shares = f"{ideal / median:.1%} of ideal (best {ideal / least:.1%})"
     print(f"throughput, 50 ms of sleep, population 64, 8 workers: {shares}")
@@ -74,11 +74,11 @@ def fault_table() -> None:
     print("\nOne bad task in a batch of 8, 2 workers, timeout 1 s:")
     print(f"{'fault':36}{'innocents kept':16}{'the bad one':12}{'seconds':>8}  reason")
     with Workers(faults.faulty, 2, timeout=1.0) as workers:
-        list(workers(batch(8, d=20)))
+        list(evaluate_all(workers, batch(8, d=20)))
         for number, name in enumerate(faults.FAULTS):
             tasks = batch(8, d=20, second=number)
             began = time.perf_counter()
-            outcomes = dict(workers(tasks))
+            outcomes = dict(evaluate_all(workers, tasks))
             took = time.perf_counter() - began
             bad = outcomes.pop(faults.BAD)
             kept = sum(o == Outcome("value", faults.right(tasks[i].x)) for i, o in outcomes.items())

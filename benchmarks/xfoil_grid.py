@@ -17,7 +17,7 @@ from typing import Any
 
 from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import ProblemFile, read_problem
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.identity import START, EvaluationId
 
@@ -29,7 +29,11 @@ def drags(problem: ProblemFile, points: Sequence[dict[str, Any]], workers: int) 
     evaluator = CommandEvaluator(problem.command, workers, named=problem.space.named)
     try:
         tasks = [Task(problem.space.numbers(point), EvaluationId(0, START, 0)) for point in points]
-        found = [(outcome.value, points[k]) for k, outcome in evaluator(tasks) if outcome.status == "value"]
+        found = [
+            (outcome.value, points[k])
+            for k, outcome in evaluate_all(evaluator, tasks)
+            if outcome.status == "value"
+        ]
     finally:
         evaluator.close()
     return sorted(found, key=lambda row: row[0])

@@ -24,16 +24,17 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.evaluation.evaluator import Task, choose_evaluator
+from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import guard, process
 from fmnes.evaluation.programs.answer import read_answer
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.inputs import read_inputs
 from fmnes.evaluation.programs.preflight import check_runnable
-from fmnes.evaluation.programs.runner import CommandEvaluator, outcome_of, run_once
+from fmnes.evaluation.programs.runner import outcome_of, run_once
 from fmnes.evaluation.programs.workspace import by_hand, kept_directory
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
+from tests.batches import CommandEvaluator, choose_evaluator
 from tests.rows import through
 
 PROGRAMS = Path(__file__).parent / "programs"

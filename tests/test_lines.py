@@ -15,17 +15,17 @@ import fmnes
 from fmnes import _files
 from fmnes.backends import NUMPY
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.serial import Serial
-from fmnes.evaluation.workers.pool import Workers
 from fmnes.identity import EvaluationId
+from fmnes.outcome import Outcome
 from fmnes.result import Stop, StopReason
 from fmnes.run import recording
-from fmnes.run.recording import RecordingEvaluator
+from fmnes.run.recording import Recorder
 from fmnes.run.state import Totals
 from fmnes.search.overlap import shortened
 from fmnes.search.stopping import fails_at
 from fmnes.steps.adaptation import TAU_NOISE, axis_factors, parents_of
 from fmnes.storage.log import EvaluationLog
+from tests.batches import Workers
 from tests.updates import after_update
 
 
@@ -128,9 +128,10 @@ def test_evaluations_are_in_order_whatever_the_clock_does(
     times = iter(clock)
     monkeypatch.setattr(recording.time, "time", lambda: next(times))
     log = EvaluationLog(tmp_path / "log.sqlite")
-    evaluate = RecordingEvaluator(Serial(lambda x: 1.0, "infeasible"), log)
+    recorder = Recorder(log)
     tasks = [Task(np.array([float(i)]), EvaluationId(0, 0, i)) for i in range(4)]
-    assert len(list(evaluate(tasks))) == 4
+    for task in tasks:
+        recorder.record(task, Outcome("value", 1.0, seconds=0.0))
     rows = sorted(log.since(0, 0), key=lambda row: row.key)
     ends = [row.started + row.duration for row in rows]
     assert ends[0] == pytest.approx(100.0) and all(a < b for a, b in itertools.pairwise(ends))

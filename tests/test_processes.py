@@ -24,12 +24,12 @@ import pytest
 import fmnes
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
 from fmnes.evaluation import exit_status, supervision
-from fmnes.evaluation.evaluator import Task, choose_evaluator
-from fmnes.evaluation.workers.pool import Workers
+from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.workers.worker import State
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests import faults
+from tests.batches import Workers, choose_evaluator
 from tests.rows import through
 
 TIMEOUT = 3.0
@@ -318,7 +318,7 @@ def test_one_that_stays_suspended_is_timed_out_in_the_end(
 
 SUSPENDED = """
 import numpy as np
-from fmnes.evaluation.workers.pool import Workers
+from tests.batches import Workers
 from fmnes.evaluation.evaluator import Task
 from fmnes.identity import EvaluationId
 from tests import faults
@@ -577,7 +577,7 @@ def test_one_batch_at_a_time_and_none_after_close() -> None:
 DRIVER = """
 import os, sys, time
 import numpy as np
-from fmnes.evaluation.workers.pool import Workers
+from tests.batches import Workers
 from fmnes.evaluation.evaluator import Task
 from fmnes.identity import EvaluationId
 from tests import faults
@@ -680,7 +680,7 @@ SCRIPT = """
 import sys
 import numpy as np
 assert "cloudpickle" not in sys.modules
-from fmnes.evaluation.workers.pool import Workers
+from tests.batches import Workers
 from fmnes.evaluation.evaluator import Task
 from fmnes.identity import EvaluationId
 assert "cloudpickle" not in sys.modules  # it is loaded when workers start
@@ -712,7 +712,7 @@ POOL_IN_OBJECTIVE = """
 import multiprocessing, sys
 import numpy as np
 from concurrent.futures import ProcessPoolExecutor
-from fmnes.evaluation.workers.pool import Workers
+from tests.batches import Workers
 from fmnes.evaluation.evaluator import Task
 from fmnes.identity import EvaluationId
 

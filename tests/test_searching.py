@@ -21,9 +21,10 @@ from fmnes import Command
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import runner
 from fmnes.evaluation.programs.matching import Match, Matcher, Search, last_match
-from fmnes.evaluation.programs.runner import CommandEvaluator, run_once
+from fmnes.evaluation.programs.runner import run_once
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
+from tests.batches import CommandEvaluator
 from tests.rows import through
 
 pytestmark = pytest.mark.usefixtures("own_directory")

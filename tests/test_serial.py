@@ -15,9 +15,9 @@ import pytest
 
 import fmnes
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.serial import Serial
 from fmnes.identity import EvaluationId
 from tests import faults
+from tests.batches import Serial
 
 RUN: dict[str, Any] = dict(x0=[1.5, 1.0], sigma0=0.3, rng=1, max_evaluations=60)
 

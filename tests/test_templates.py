@@ -20,9 +20,9 @@ from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import inputs as inputs_module
 from fmnes.evaluation.programs.inputs import SomeNumber, parse_argument, parse_file
 from fmnes.evaluation.programs.preflight import check_runnable
-from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
+from tests.batches import CommandEvaluator
 from tests.rows import through
 
 pytestmark = pytest.mark.usefixtures("own_directory")

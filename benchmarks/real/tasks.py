@@ -37,6 +37,7 @@ def _airfoil(reach: float | None = None) -> Task:
     # What the other problems do without: the extra `cli`, and a system that is POSIX.
     from examples.airfoil.run import check_installed, read
     from fmnes.evaluation.evaluator import Task as Evaluation
+    from fmnes.evaluation.evaluator import evaluate_all
     from fmnes.evaluation.programs.runner import CommandEvaluator
     from fmnes.identity import EvaluationId
 
@@ -50,7 +51,8 @@ def _airfoil(reach: float | None = None) -> Task:
         values = np.full(len(points), np.inf)
         evaluator = CommandEvaluator(command, named=problem.space.named)
         try:
-            for k, outcome in evaluator([Evaluation(x, EvaluationId(0, 0, k)) for k, x in enumerate(points)]):
+            tasks = [Evaluation(x, EvaluationId(0, 0, k)) for k, x in enumerate(points)]
+            for k, outcome in evaluate_all(evaluator, tasks):
                 if outcome.status == "lost":  # to the machine: such a run is no row
                     raise fmnes.Lost(outcome.reason)
                 values[k] = 1e4 * outcome.value if outcome.status == "value" else np.inf

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fmnes
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.identity import START, EvaluationId
 
@@ -47,7 +47,7 @@ def try_all(problem: Any, n: int) -> Map:
     command = replace(problem.command, timeout=problem.run["timeout"], keep="none")
     evaluator = CommandEvaluator(command, problem.run["workers"], named=problem.space.named)
     try:
-        for i, outcome in evaluator(tasks):
+        for i, outcome in evaluate_all(evaluator, tasks):
             if outcome.status == "value":
                 value[i] = outcome.value
             else:

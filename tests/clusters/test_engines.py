@@ -18,8 +18,9 @@ import pytest
 import fmnes
 from fmnes import StopReason
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executor import ExecutorEvaluator, count_workers, executor_evaluator
+from fmnes.evaluation.executor import count_workers
 from fmnes.identity import EvaluationId
+from tests.batches import ExecutorEvaluator, executor_evaluator
 from tests.clusters.objectives import (
     ends_its_driver,
     fails_variously,

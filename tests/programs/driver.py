@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Task, TaskList
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.identity import EvaluationId
@@ -13,7 +13,6 @@ from fmnes.identity import EvaluationId
 tag, fault = sys.argv[1:]
 script = Path(__file__).with_name("fault.sh")
 command = Command(["/bin/sh", str(script), fault, "{x0}"], environment={"FMNES_TEST_TAG": tag}, keep="none")
-for _ in CommandEvaluator(command, workers=2)(
-    [Task(np.array([2.0]), EvaluationId(0, 0, i)) for i in range(100_000)]
-):
+tasks = [Task(np.array([2.0]), EvaluationId(0, 0, i)) for i in range(100_000)]
+for _ in CommandEvaluator(command, workers=2)(TaskList(tasks)):
     pass

@@ -26,10 +26,11 @@ from fmnes import Command, Real, minimize, read_run
 from fmnes.errors import ArgumentError, MissingExtra, ObjectiveError
 from fmnes.evaluation import remote
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.executor import ExecutorEvaluator, LinkedFuture, count_workers, executor_evaluator
+from fmnes.evaluation.executor import LinkedFuture, count_workers
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests import faults
+from tests.batches import ExecutorEvaluator, executor_evaluator
 
 
 def tasks(n: int = 8, second: float = 0.0) -> list[Task]:

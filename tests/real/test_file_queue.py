@@ -52,6 +52,7 @@ from fmnes.outcome import Outcome, infeasible
 from fmnes.result import Result
 from fmnes.space import Space
 from tests import queue_model
+from tests.batches import Batches
 
 ROOT = Path(__file__).parents[2]
 #: In which a worker, on a machine that is busy with other tests, has given a sign of life.
@@ -132,7 +133,7 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 def evaluator(queue: FileQueue, fun: Any, d: int = 2, **options: Any) -> Iterator[Evaluator]:
     given: Any = {"timeout": None, "retries": 2, "kept_in": None, "space": None, **options}
     with closing(queue.make_evaluator(fun, d, **given)) as made:
-        yield made
+        yield Batches(made)
 
 
 def tasks(*firsts: float, d: int = 2) -> list[Task]:

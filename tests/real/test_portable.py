@@ -43,7 +43,7 @@ def script(system: str | None, text: str, cwd: Path) -> Any:
 WORKERS = """
 import collections, json, os, signal, subprocess, sys, time
 import fmnes
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.identity import EvaluationId
 from fmnes.evaluation.workers.pool import Workers
 import numpy as np
@@ -82,7 +82,7 @@ if __name__ == "__main__":
     result = fmnes.resume("run", simulate, max_evaluations=40)
     tasks = [Task(np.array([float(i), 0.5]), EvaluationId(0, 0, i)) for i in range(4)]
     with Workers(simulate, 2, timeout=8) as pool:
-        outcomes = dict(pool(tasks))
+        outcomes = dict(evaluate_all(pool, tasks))
     left = int(open(LEFT).read())
     for _ in range(1000):
         if not alive(left):

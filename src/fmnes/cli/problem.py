@@ -26,7 +26,7 @@ from fmnes.cli import messages, reading
 from fmnes.cli.messages import plain_words
 from fmnes.cli.problem_file import PROGRAM, ProblemFile, in_file, read_problem
 from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
-from fmnes.evaluation.evaluator import Task
+from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.programs.checks import read_text, variables
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.inputs import FILES, find_program, read_inputs
@@ -139,7 +139,7 @@ def try_point(problem: ProblemFile, point: dict[str, Any], directory: Path) -> T
     try:
         # The values are already in the user's units.
         task = Task(np.array(list(point.values()), dtype=float), EvaluationId(0, START, 0))
-        outcome = next((outcome for _, outcome in evaluator([task])), lost("interrupted"))
+        outcome = next((outcome for _, outcome in evaluate_all(evaluator, [task])), lost("interrupted"))
     except ArgumentError:
         with suppress(OSError):  # nothing was run in it
             directory.rmdir()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Protocol, overload
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,19 +25,61 @@ class Task(NamedTuple):
     id: EvaluationId
 
 
-#: Position in the batch and outcome of each finished task.
-Outcomes = Generator[tuple[int, Outcome], None, None]
+#: Each finished task with its outcome.
+Outcomes = Generator[tuple[Task, Outcome], None, None]
+
+
+class TaskSource(Protocol):
+    """Where an evaluator takes its tasks from, whenever it has room for more."""
+
+    may_wait: bool
+    """Whether tasks may wait in the evaluator; otherwise it takes only what it can begin at once."""
+
+    def take(self) -> Task | None:
+        """Return the next task; None if there is none at the moment."""
 
 
 class Evaluator(Protocol):
-    """Yields (position in `tasks`, outcome) for each task as it finishes, in any order.
+    """Yields (task, outcome) for each task as it finishes, in any order.
 
-    Closing the iterator abandons the remaining tasks. At the deadline, a time of time.monotonic(), the
-    iterator ends without outcomes for them.
+    The iterator ends when nothing is running and `take` returns None. At the deadline, a time of
+    time.monotonic(), it ends without outcomes for the remaining tasks. Closing it abandons them.
     """
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes: ...
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes: ...
     def close(self) -> None: ...
+
+
+def take_all(tasks: TaskSource) -> list[Task]:
+    """Take all tasks, for evaluators that need them together."""
+    taken: list[Task] = []
+    while (task := tasks.take()) is not None:
+        taken.append(task)
+    return taken
+
+
+class TaskList:
+    """A source of these tasks."""
+
+    may_wait = True
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self._tasks = iter(tasks)
+
+    def take(self) -> Task | None:
+        return next(self._tasks, None)
+
+
+def evaluate_all(
+    evaluator: Evaluator, tasks: Sequence[Task], deadline: float | None = None
+) -> Generator[tuple[int, Outcome], None, None]:
+    """Evaluate these tasks; yield the position and the outcome of each as it finishes."""
+    positions: dict[int, list[int]] = {}
+    for position, task in enumerate(tasks):
+        positions.setdefault(id(task), []).append(position)
+    with closing(evaluator(TaskList(tasks), deadline)) as finished:
+        for task, outcome in finished:
+            yield positions[id(task)].pop(0), outcome
 
 
 def choose_evaluator(
@@ -51,6 +94,7 @@ def choose_evaluator(
     on_error: Literal["infeasible", "raise"] = "infeasible",
     kept_in: str | None = None,
     space: Space | None = None,
+    overlap: float = 0.0,
 ) -> Evaluator:
     """Return the evaluator for these options. Modules that need POSIX are imported only if they are used.
 
@@ -61,6 +105,11 @@ def choose_evaluator(
     from fmnes.evaluation.programs.command import Command
     from fmnes.evaluation.serial import Serial, Vectorized
 
+    if overlap and vectorized:
+        raise ArgumentError(
+            f"overlap: found {shown(overlap)} where all points of a generation are evaluated together; "
+            "wanted 0, or workers="
+        )
     if not isinstance(fun, Command):
         check_callable(fun)
         check_one_argument(fun, d, None if space is None else space.names)
@@ -98,69 +147,6 @@ def choose_evaluator(
 
         return RetryKilled(Workers(fun, workers, timeout=timeout), retries)
     return Serial(fun, on_error)
-
-
-class TaskStream(Sequence[Task]):
-    """A batch that grows: `draw` returns the next task, or None if there is none at the moment.
-
-    An evaluator that supports it (`takes_ahead`) asks for more tasks when it has room. The batch ends when
-    nothing is running and `draw` returns None.
-    """
-
-    def __init__(self, draw: Callable[[], Task | None]) -> None:
-        self._draw = draw
-        self._count = 0
-        self._tasks: dict[int, Task] = {}
-        """Unfinished tasks only, to limit the memory of a long run."""
-
-    def grow(self) -> int | None:
-        """Draw the next task and return its position."""
-        task = self._draw()
-        if task is None:
-            return None
-        self._tasks[self._count] = task
-        self._count += 1
-        return self._count - 1
-
-    def pop(self, position: int) -> Task:
-        """Remove and return a finished task."""
-        return self._tasks.pop(position)
-
-    def left(self) -> list[Task]:
-        """Return the unfinished tasks."""
-        return list(self._tasks.values())
-
-    @overload
-    def __getitem__(self, position: int) -> Task: ...
-    @overload
-    def __getitem__(self, position: slice) -> Sequence[Task]: ...
-    def __getitem__(self, position: Any) -> Any:
-        if position not in self._tasks:
-            raise IndexError(position)
-        return self._tasks[position]
-
-    def __len__(self) -> int:
-        """Return the number of tasks drawn so far."""
-        return self._count
-
-
-def draw_more(tasks: Sequence[Task], room: float) -> list[int]:
-    """Draw up to `room` tasks from a TaskStream and return their positions; none for other sequences."""
-    found: list[int] = []
-    if isinstance(tasks, TaskStream):
-        while len(found) < room and (position := tasks.grow()) is not None:
-            found.append(position)
-    return found
-
-
-def check_takes_stream(evaluator: Any, overlap: float) -> None:
-    """Raise ArgumentError, and close the evaluator, if it does not support a TaskStream."""
-    if overlap and not getattr(evaluator, "takes_ahead", False):
-        evaluator.close()
-        raise ArgumentError(
-            f"overlap: found {shown(overlap)} where all points of a generation are evaluated together; "
-            "wanted 0, or workers="
-        )
 
 
 class Named:

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
@@ -28,7 +28,7 @@ import numpy as np
 from fmnes.arguments import check_callable, shown
 from fmnes.errors import ArgumentError, ObjectiveError
 from fmnes.evaluation import remote
-from fmnes.evaluation.evaluator import Named, Outcomes, Task, TaskStream, draw_more
+from fmnes.evaluation.evaluator import Named, Outcomes, Task, TaskSource
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.workers.messages import decode
@@ -68,7 +68,6 @@ def count_workers(executor: Any) -> int | None:
 
 
 class _Running(NamedTuple):
-    position: int
     task: Task
     cancel_file: str
     """Cancels this attempt; see `remote.abandon`."""
@@ -90,32 +89,28 @@ class ExecutorEvaluator:
         self._counted: tuple[float, float] = (0.0, -math.inf)
         """The number of workers, and when they were counted (time.monotonic())."""
 
-    takes_ahead = True
-
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
         running: dict[Future[Any], _Running] = {}
         finished: SimpleQueue[Future[Any]] = SimpleQueue()
         folder, numbers = _new_folder(), itertools.count()
 
-        def submit(position: int, task: Task, again: bool = False) -> Outcome | None:
+        def submit(task: Task, again: bool = False) -> Outcome | None:
             """Submit a task; returns an outcome if that fails."""
             cancel_file = os.path.join(folder, str(next(numbers)))
             try:
                 future = self._submission.submit(task, cancel_file, _left(deadline), again)
             except Exception as error:
                 return self._submission.outcome_of_error(error)
-            running[future] = _Running(position, task, cancel_file)
+            running[future] = _Running(task, cancel_file)
             future.add_done_callback(finished.put)
             return None
 
         try:
-            for position, task in enumerate(tasks):
-                if (outcome := submit(position, task)) is not None:
-                    yield position, outcome
             while True:
-                for position in draw_more(tasks, self._room(tasks) - len(running)):
-                    if (outcome := submit(position, tasks[position])) is not None:
-                        yield position, outcome
+                room = math.inf if tasks.may_wait else self._count_workers()
+                while len(running) < room and (task := tasks.take()) is not None:
+                    if (outcome := submit(task)) is not None:
+                        yield task, outcome
                 if not running:
                     return
                 try:
@@ -125,16 +120,16 @@ class ExecutorEvaluator:
                         return
                     if self._is_gone():  # the remaining futures will never finish
                         for future in list(running):
-                            yield running.pop(future).position, lost("the executor has ended")
+                            yield running.pop(future).task, lost("the executor has ended")
                     continue
                 if future not in running:  # already reported as lost
                     continue
-                position, task, _ = running.pop(future)
+                task, _ = running.pop(future)
                 outcome = self._submission.collect(future)
                 if outcome is None:  # that worker does not have the objective yet
-                    outcome = submit(position, task, again=True)
+                    outcome = submit(task, again=True)
                 if outcome is not None:
-                    yield position, outcome
+                    yield task, outcome
         finally:
             self._submission.abandon(
                 [one.cancel_file for future, one in running.items() if not future.cancel()]
@@ -152,10 +147,8 @@ class ExecutorEvaluator:
         is_gone = getattr(self._executor, "is_gone", None)
         return is_gone is not None and is_gone()
 
-    def _room(self, tasks: Sequence[Task]) -> float:
-        """Return how many tasks of a TaskStream may be running: queued ones would be drawn too early."""
-        if not isinstance(tasks, TaskStream):
-            return 0
+    def _count_workers(self) -> float:
+        """Return the number of workers, counted now and then; infinite if it is unknown."""
         count, when = self._counted
         if time.monotonic() - when > RECOUNT_SECONDS:
             count = count_workers(self._executor) or math.inf

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 
-from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, TaskStream, draw_more
+from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, TaskSource
 from fmnes.evaluation.supervision import TICK, AwakeClock
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible, lost
@@ -68,6 +68,32 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+class _OneAlone:
+    """Hands on the tasks of a source; one that must run alone waits until nothing else is running."""
+
+    def __init__(self, tasks: TaskSource, alone: Collection[EvaluationId]) -> None:
+        self.may_wait = tasks.may_wait
+        self.running: set[EvaluationId] = set()
+        self.paused = False
+        """Hand on tasks that run alone only."""
+        self._tasks = tasks
+        self._alone = alone
+        self._next: Task | None = None
+
+    def take(self) -> Task | None:
+        if self._alone and any(id.point in self._alone for id in self.running):
+            return None
+        task = self._next = self._next or self._tasks.take()
+        if task is None:
+            return None
+        alone = bool(self._alone) and task.id.point in self._alone
+        if (alone and self.running) or (self.paused and not alone):
+            return None
+        self._next = None
+        self.running.add(task.id)
+        return task
+
+
 class RetryKilled:
     """Wraps an evaluator; repeats evaluations that were ended from outside alone, one at a time.
 
@@ -83,57 +109,24 @@ class RetryKilled:
         self._deaths: dict[EvaluationId, int] = {}
         """Points that were last ended from outside: how often since the first time, alone."""
 
-    @property
-    def takes_ahead(self) -> bool:
-        return getattr(self._evaluator, "takes_ahead", False)
-
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
-        if isinstance(tasks, TaskStream):
-            yield from self._as_they_come(tasks, deadline)
-            return
-        together = [i for i, task in enumerate(tasks) if task.id.point not in self._deaths]
-        alone = [i for i, task in enumerate(tasks) if task.id.point in self._deaths]
-        repeated: list[tuple[int, Outcome]] = []
-        for batch in [together, *([i] for i in alone)]:
-            if not batch or (deadline is not None and time.monotonic() >= deadline):
-                continue
-            with closing(self._evaluator([tasks[i] for i in batch], deadline)) as finished:
-                for position, outcome in finished:
-                    i = batch[position]
-                    if self._repeats(tasks[i], outcome):
-                        repeated.append((i, outcome))
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
+        source = _OneAlone(tasks, self._deaths)
+        while True:
+            repeated: list[tuple[Task, Outcome]] = []
+            with closing(self._evaluator(source, deadline)) as finished:
+                for task, outcome in finished:
+                    source.running.discard(task.id)
+                    if self._repeats(task, outcome):
+                        repeated.append((task, outcome))
+                        source.paused = True
                     else:  # a lost evaluation has no fault for others
-                        yield i, replace(outcome, fault="") if outcome.status == "lost" else outcome
-        # One wait for all of them.
-        if repeated and _stays_well(deadline):
-            for i, outcome in repeated:
-                yield i, self._verdict(tasks[i], outcome)
-
-    def _as_they_come(self, tasks: TaskStream, deadline: float | None) -> Outcomes:
-        """The same for a TaskStream: a task that must run alone waits until nothing else is running."""
-        under_way: dict[int, int] = {}  # position in `inner`: position in `tasks`
-        next_one: list[int] = []
-
-        def draw() -> Task | None:
-            if not next_one:
-                next_one.extend(draw_more(tasks, 1))
-            if not next_one:
-                return None
-            if self._deaths and under_way:
-                beside = [*under_way.values(), *next_one]
-                if any(tasks[i].id.point in self._deaths for i in beside):
-                    return None
-            under_way[len(inner)] = i = next_one.pop()
-            return tasks[i]
-
-        inner = TaskStream(draw)
-        with closing(self._evaluator(inner, deadline)) as finished:
-            for position, outcome in finished:
-                task, i = inner.pop(position), under_way.pop(position)
-                if not self._repeats(task, outcome):
-                    yield i, replace(outcome, fault="") if outcome.status == "lost" else outcome
-                elif _stays_well(deadline):
-                    yield i, self._verdict(task, outcome)
+                        yield task, replace(outcome, fault="") if outcome.status == "lost" else outcome
+            # One wait for all of them.
+            if not repeated or not _stays_well(deadline):
+                return
+            source.paused = False
+            for task, outcome in repeated:
+                yield task, self._verdict(task, outcome)
 
     def _verdict(self, task: Task, outcome: Outcome) -> Outcome:
         tries = 1 + self._deaths.pop(task.id.point)
@@ -143,7 +136,8 @@ class RetryKilled:
     def _repeats(self, task: Task, outcome: Outcome) -> bool:
         """Whether a point has been ended from outside at each attempt, the last retry included."""
         if not (outcome.status == "lost" and outcome.fault):
-            self._deaths.pop(task.id.point, None)
+            if self._deaths:
+                self._deaths.pop(task.id.point, None)
             return False
         self._deaths[task.id.point] = self._deaths.get(task.id.point, -1) + 1
         return 0 < self._retries <= self._deaths[task.id.point]

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fmnes.errors import ArgumentError, ObjectiveError
-from fmnes.evaluation.evaluator import Evaluator, Task
+from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.workers.messages import encode
 from fmnes.identity import EvaluationId
@@ -105,7 +105,7 @@ def evaluate(
     began = time.monotonic()
     try:
         child.is_wanted = getattr(_here, "is_wanted", None) or (lambda: not os.path.exists(cancel_file))
-        with closing(child.evaluator([task], deadline)) as finished:
+        with closing(evaluate_all(child.evaluator, [task], deadline)) as finished:
             outcome = next((outcome for _, outcome in finished), None)
     except (ArgumentError, ObjectiveError) as error:
         return _broken(error)

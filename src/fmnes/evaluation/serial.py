@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import Infeasible, Lost, ObjectiveError
-from fmnes.evaluation.evaluator import Outcomes, Task, draw_more
+from fmnes.evaluation.evaluator import Outcomes, TaskSource, take_all
 from fmnes.outcome import (
     WRONG_TYPE,
     Outcome,
@@ -29,20 +28,16 @@ from fmnes.result import Vector
 class Serial:
     """Calls `fun` in this process, one point after another."""
 
-    takes_ahead = True
-
     def __init__(self, fun: Callable[[Vector], Any], on_error: Literal["infeasible", "raise"]) -> None:
         self._fun = fun
         self._call = call if on_error == "infeasible" else call_or_raise
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
-        waiting = deque(range(len(tasks)))
-        while True:
-            waiting.extend(draw_more(tasks, 1 - len(waiting)))
-            if not waiting or (deadline is not None and time.monotonic() >= deadline):
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
+        while deadline is None or time.monotonic() < deadline:
+            task = tasks.take()
+            if task is None:
                 return
-            position = waiting.popleft()
-            yield position, self._call(self._fun, tasks[position].x.copy())  # the objective may write to it
+            yield task, self._call(self._fun, task.x.copy())  # the objective may write to it
 
     def close(self) -> None:
         pass
@@ -54,12 +49,13 @@ class Vectorized:
     def __init__(self, fun: Callable[[Any], Any]) -> None:
         self.fun = fun
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
+        batch = take_all(tasks)
         began = time.monotonic()
-        values = call_vectorized(self.fun, np.array([task.x for task in tasks])) if tasks else ()
-        seconds = (time.monotonic() - began) / max(len(tasks), 1)  # the average
-        for position, value in enumerate(values):
-            yield position, replace(from_number(float(value)), seconds=seconds)
+        values = call_vectorized(self.fun, np.array([task.x for task in batch])) if batch else ()
+        seconds = (time.monotonic() - began) / max(len(batch), 1)  # the average
+        for task, value in zip(batch, values, strict=True):
+            yield task, replace(from_number(float(value)), seconds=seconds)
 
     def close(self) -> None:
         pass

@@ -18,10 +18,11 @@ from fmnes.outcome import bug_name
 from fmnes.result import Result, Stop, StopReason, View
 from fmnes.run import log_messages
 from fmnes.run.checks import LostEvaluations, OutcomeChecks
-from fmnes.run.evaluate import Work, count_lost, evaluate, evaluate_generation, is_answer
+from fmnes.run.evaluate import Batch, Work, count_lost, evaluate, evaluate_generation, is_answer
 from fmnes.run.history import COLUMNS
 from fmnes.run.interrupts import StopRequestWatcher
-from fmnes.run.overlap import evaluate_overlapping, recall
+from fmnes.run.overlap import OverlappingPoints, evaluate_overlapping
+from fmnes.run.recording import Recorder
 from fmnes.run.restarts import (
     CONFIRM_XTOL,
     Plan,
@@ -198,6 +199,7 @@ class Loop:
         state: RunState,
         settings: Settings,
         evaluator: Evaluator,
+        recorder: Recorder | None,
         *,
         deadline: float | None,
         callback: Callable[[View], Any] | None,
@@ -211,6 +213,7 @@ class Loop:
         self._work = Work(
             state,
             evaluator,
+            recorder,
             LostEvaluations(settings.retries),
             OutcomeChecks(settings.on_error == "raise", state),
             deadline,
@@ -272,9 +275,10 @@ class Loop:
         if stop := self._take_snapshot():
             return stop
         while True:
-            (outcome,), stop = evaluate(work, [_START], x[None])
-            if stop or (stop := count_lost(work, [_START], [outcome])):
+            batch = Batch(work, [_START], x[None])
+            if stop := evaluate(work, batch) or count_lost(work, batch):
                 return stop
+            (outcome,) = batch.outcomes
             if is_answer(outcome):
                 value = outcome.value if outcome.status == "value" else np.nan
                 state.totals.take_start(x, value)
@@ -292,20 +296,19 @@ class Loop:
 
     def _run_one(self) -> Stop:
         """Run one search to its end."""
-        work, flow = self._work, self.state.opt.overlap_scheduler
+        work, scheduler = self._work, self.state.opt.overlap_scheduler
         self._seen = -1
         if stop := run_limit_reached(self.state, self._settings):
             return stop
-        if flow is not None:
-            stop = recall(work, flow, self._look)
+        overlapping = None if scheduler is None else OverlappingPoints(work, scheduler, self._look)
         while not stop:
             stop = self._look()
             if not stop:
                 try:
                     stop = (
                         evaluate_generation(work)
-                        if flow is None
-                        else evaluate_overlapping(work, flow, self._look)
+                        if overlapping is None
+                        else evaluate_overlapping(work, overlapping)
                     )
                 except KeyboardInterrupt:
                     stop = work.interrupted()

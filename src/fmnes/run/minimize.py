@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_callback, check_flag, check_path, suggest_options
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.evaluator import check_takes_stream
 from fmnes.parameters import Parameter
 from fmnes.result import Named, Result, Vector, View, X
 from fmnes.run.loop import check_origin
@@ -346,8 +345,7 @@ def minimize(
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.
-    evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space)
-    check_takes_stream(evaluator, opt.overlap)
+    evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space, opt.overlap)
     state = RunState(opt, start=StartPoint(open=settings.evaluate_start))
     config = RunConfig(settings, describe_objective(fun), describe_search(opt), versions(), space)
     kept_as = config.coordinates(len(opt.x0)) if keep_evaluations else None

@@ -1,118 +1,114 @@
-"""Overlapping generations: idle workers receive points of the next generation before the present one ends."""
+"""The points of overlapping generations: idle workers receive some before the present generation ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from fmnes.errors import StorageError
-from fmnes.evaluation.evaluator import Task, TaskStream
+from fmnes.evaluation.evaluator import Task
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
-from fmnes.result import Stop, StopReason
+from fmnes.result import Stop
 from fmnes.run.checks import raise_if_broken
-from fmnes.run.evaluate import Work
+from fmnes.run.evaluate import Work, evaluate
+from fmnes.run.recording import Recorder
 from fmnes.search.overlap import OverlapScheduler
 from fmnes.search.stopping import limit_reached
-from fmnes.storage.rows import Logged, x_hash
-
-#: Called when a generation has ended; returns a reason to stop.
-Look = Callable[[], Stop | None]
+from fmnes.storage.rows import x_hash
 
 
-def evaluate_overlapping(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
+class OverlappingPoints:
+    """All points of a search, each taken when there is room for it."""
+
+    may_wait = False
+    first: EvaluationId | None = None
+
+    def __init__(self, work: Work, scheduler: OverlapScheduler, look: Callable[[], Stop | None]) -> None:
+        """look: called when a generation has ended; returns a reason to stop."""
+        self.stop: Stop | None = None
+        self._work, self._scheduler, self._look = work, scheduler, look
+        self._under_way: set[EvaluationId] = set()
+        self._replayed = False
+        self._first: list[Outcome | None] = []
+        """The outcomes of the first generation."""
+
+    def replay(self, recorder: Recorder) -> Iterator[tuple[Task, Outcome]]:
+        """The evaluations of this search that the log has, once, in order of completion.
+
+        The value of a point that is not drawn again, as with another version of NumPy, is only noted.
+        """
+        if self._replayed:
+            return
+        self._replayed = True
+        opt, scheduler = self._work.state.opt, self._scheduler
+        oldest = min([opt.generation, *(id.generation for id in scheduler.out)])
+        rows, tries = recorder.rows(opt.restart, oldest)
+        self._work.losses.tries.update(tries)
+        slots: dict[int, list[int]] = {}
+        for row in rows:
+            slots.setdefault(row.key.generation, []).append(row.key.slot)
+        expected = -1
+        for row in rows:
+            if expected != opt.generation:  # late results must be pending when it ends
+                expected = opt.generation
+                scheduler.expect(slots.get(expected, ()))
+            given = scheduler.out.get(row.key.point)
+            if given is None or x_hash(given.x) != row.x_hash:
+                if row.outcome.status == "value" and row.x is not None:
+                    opt.note(row.x, row.outcome.value)
+            elif row.outcome.status != "lost":
+                yield Task(given.x, row.key), replace(row.outcome, remembered=True)
+        scheduler.take_back()
+
+    def take(self) -> Task | None:
+        losses = self._work.losses
+        for id in losses.take_due():
+            self._scheduler.give_back(id)
+        found = self._scheduler.take()
+        if found is None:
+            return None
+        id, x = found
+        self._under_way.add(id)
+        return Task(x, id._replace(attempt=losses.tries.get(id, 0)))
+
+    def count(self, task: Task, outcome: Outcome) -> bool:
+        self._under_way.discard(task.id.point)
+        self.stop = self._count(task.id.point, outcome)
+        return self.stop is not None
+
+    def _count(self, id: EvaluationId, outcome: Outcome) -> Stop | None:
+        work, scheduler = self._work, self._scheduler
+        state, opt = work.state, work.state.opt
+        worst, stop = work.losses.tally([id], [outcome])
+        if outcome.status == "lost":
+            if not stop:
+                work.losses.wait(id, worst)
+            return stop
+        work.answered.append((id, outcome, scheduler.out[id].x))
+        if opt.generation == 0 and state.totals.restarts == 0:
+            self._first.append(outcome)
+        if not scheduler.tell(id, outcome.value if outcome.status == "value" else np.nan):
+            return limit_reached(opt)
+        if self._first:
+            raise_if_broken(self._first, state.start)
+            self._first = []
+        work.forget_suspects()
+        return self._look()
+
+    def give_back(self) -> None:
+        """Hand out again what was not evaluated."""
+        for id in self._under_way:
+            self._scheduler.give_back(id)
+        self._under_way.clear()
+
+
+def evaluate_overlapping(work: Work, points: OverlappingPoints) -> Stop | None:
     """Evaluate until there is a reason to stop, or no task is left."""
-    if stop := work.out_of_time():
+    if stop := evaluate(work, points):
         return stop
-    supply = TaskStream(lambda: _next_task(work, flow))
-    try:
-        with closing(work.evaluator(supply, work.deadline)) as finished:
-            for position, outcome in finished:
-                task = supply.pop(position)
-                work.doubts.check_outcome(outcome, first=work.state.evaluations == 0)
-                if stop := _take_in(work, flow, look, task.id.point, outcome):
-                    return stop
-                work.check_stop_request()
-    except KeyboardInterrupt:
-        return work.interrupted()
-    except StorageError as error:
-        return Stop(StopReason.STORAGE, str(error))
-    for task in supply.left():  # they were not evaluated
-        flow.give_back(task.id.point)
+    points.give_back()
     if seconds := work.losses.seconds_to_next():  # only lost points are left
         work.pause(seconds)
     return None
-
-
-def recall(work: Work, flow: OverlapScheduler, look: Look) -> Stop | None:
-    """Replay the evaluations of this search that the log has, in order of completion.
-
-    The value of a point that is not drawn again, as with another version of NumPy, is only noted.
-    """
-    answers = getattr(work.evaluator, "answers", None)
-    if answers is None:
-        return None
-    opt = work.state.opt
-    oldest = min([opt.generation, *(id.generation for id in flow.out)])
-    try:
-        rows, tries = answers(work.state.totals.restarts, oldest)
-    except StorageError as error:
-        return Stop(StopReason.STORAGE, str(error))
-    work.losses.tries.update(tries)
-    slots: dict[int, list[int]] = {}
-    for row in rows:
-        slots.setdefault(row.key.generation, []).append(row.key.slot)
-    expected = -1
-    for row in rows:
-        if expected != opt.generation:  # late results must be pending when it ends
-            expected = opt.generation
-            flow.expect(slots.get(expected, ()))
-        name = row.key.point
-        if name not in flow.out or x_hash(flow.out[name].x) != row.x_hash:
-            _remember(work, row)
-        elif row.outcome.status != "lost":
-            outcome = replace(row.outcome, remembered=True)
-            work.doubts.check_outcome(outcome, first=work.state.evaluations == 0)
-            if stop := _take_in(work, flow, look, name, outcome):
-                return stop
-    flow.take_back()
-    return None
-
-
-def _next_task(work: Work, flow: OverlapScheduler) -> Task | None:
-    for name in work.losses.take_due():
-        flow.give_back(name)
-    found = flow.take()
-    if found is None:
-        return None
-    name, x = found
-    return Task(x, name._replace(attempt=work.losses.tries.get(name, 0)))
-
-
-def _take_in(
-    work: Work, flow: OverlapScheduler, look: Look, name: EvaluationId, outcome: Outcome
-) -> Stop | None:
-    """Process one outcome."""
-    state, opt = work.state, work.state.opt
-    worst, stop = work.losses.tally([name], [outcome])
-    if outcome.status == "lost":
-        if not stop:
-            work.losses.wait(name, worst)
-        return stop
-    work.answered.append((name, outcome, flow.out[name].x))
-    if opt.generation == 0 and state.totals.restarts == 0:
-        work.first.append(outcome)
-    if not flow.tell(name, outcome.value if outcome.status == "value" else np.nan):
-        return limit_reached(opt)
-    if work.first:
-        raise_if_broken(work.first, state.start)
-        work.first = []
-    return look()
-
-
-def _remember(work: Work, row: Logged) -> None:
-    if row.outcome.status == "value" and row.x is not None:
-        work.state.opt.note(row.x, row.outcome.value)

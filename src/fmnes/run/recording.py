@@ -1,25 +1,25 @@
-"""Evaluators that record: answers known from the log are replayed, new ones are written."""
+"""Records every evaluation, and answers from the log what was evaluated before."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 
 from fmnes.errors import RunError, StorageError
-from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, TaskStream
-from fmnes.identity import START, EvaluationId
+from fmnes.evaluation.evaluator import Task
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, bug_name
+from fmnes.result import Vector
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.log_reader import Batch
 from fmnes.storage.rows import MAX_STORED_DIMENSION, Known, Logged, x_hash
 
-# -- Recording in the log
+# -- The recorder
 #
 # A resumed optimizer asks for the same points again. Every attempt that the log has, lost ones included, is
 # answered from it; the others are evaluated and written.
@@ -38,74 +38,81 @@ FORGOTTEN_VALUE = replace(FORGOTTEN, reason="a success after a failure that was 
 _FORGOTTEN_LOSS = replace(FORGOTTEN, reason="it was lost after a failure that was taken back")
 
 
-class RecordingEvaluator:
-    """Answers tasks from the log, evaluates the others, and writes them to the log."""
+class Recorder:
+    """Writes evaluations to the log of a run directory, or to memory."""
 
-    def __init__(self, evaluator: Evaluator, log: EvaluationLog) -> None:
-        self._evaluator = evaluator
+    def __init__(self, log: EvaluationLog | MemoryLog) -> None:
         self._log = log
-        self._faults: list[Task] = []
-        """The tasks of this batch that failed with an error, with the last attempt in the log; the start
-        counts as part of the first generation."""
+        self._last = log.last_generation()
+        """Restart and generation of the last row that was there before; None if there was none."""
+        self.suspects: list[Task] = []
+        """Failures by an error since the last complete generation: if the run stops for them, they do not
+        count. The start is judged together with the first generation."""
         self.evaluated = 0
         """The number of evaluations that were made rather than replayed."""
+        self._began = 0.0
+        """When the evaluator was last asked for an outcome (time.monotonic())."""
         self._ended = 0.0
         """End of the last evaluation, in seconds since the epoch."""
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
-        if isinstance(tasks, TaskStream):  # overlapping generations call `answers` first
-            yield from self._made(tasks, deadline)
-            return
-        rest: list[tuple[int, Task]] = []
-        # The start is judged together with the first generation.
-        first = bool(tasks) and tasks[0].id[:2] == (0, 0)
-        self._faults = [task for task in self._faults if first and task.id.generation == START]
-        known = self._log.find(*tasks[0].id[:2]) if tasks else {}
-        for position, task in enumerate(tasks):
-            rows = known.get(task.id.point, [])
+    def begin(self) -> None:
+        """Note that the evaluator is asked for the next outcome."""
+        self._began = time.monotonic()
+
+    def record(self, task: Task, outcome: Outcome) -> None:
+        """Write an evaluation. It is stored when this returns; raises StorageError."""
+        self.evaluated += 1
+        # Parallel evaluators measure the time; otherwise it is the time since the last outcome.
+        seconds = time.monotonic() - self._began if math.isnan(outcome.seconds) else outcome.seconds
+        # A replay sorts by the ends of evaluations, so they must increase even if the clock does not.
+        self._ended = max(time.time(), self._ended + _APART)
+        try:
+            self._log.record(task.id, outcome, task.x, self._ended - seconds, seconds)
+        except RunError as error:
+            raise StorageError(str(error)) from error
+        self.suspect(task, outcome)
+
+    def suspect(self, task: Task, outcome: Outcome) -> None:
+        if outcome.status == "infeasible" and bug_name(outcome):
+            self.suspects.append(task)
+
+    def forget_suspects(self) -> None:
+        """Cancel the failures that stopped the run: a resume evaluates them again.
+
+        In one transaction: a resumed run may be killed before it has repeated them.
+        """
+        now = time.time()
+        rows = [(_attempt(task, task.id.attempt + 1), task.x) for task in self.suspects]
+        self._log.record_many((task.id, FORGOTTEN, x, now, 0.0) for task, x in rows)
+        self.suspects = []
+
+    def replay(self, tasks: Sequence[Task]) -> tuple[list[tuple[Task, Outcome]], list[Task]]:
+        """Return those of these tasks of one generation that the log answers, with outcomes; and the others.
+
+        Their attempts are then numbered as in the log.
+        """
+        if self._last is None or not tasks or tasks[0].id[:2] > self._last:
+            return [], list(tasks)
+        answered: list[tuple[Task, Outcome]] = []
+        rest: list[Task] = []
+        logged = self._log.find(*tasks[0].id[:2])
+        for task in tasks:
+            rows = logged.get(task.id.point, [])
             counted = _since_forgotten(rows)
-            attempt = rows[-1].attempt + 1 if rows else task.id.attempt
             if task.id.attempt >= len(counted):
-                rest.append((position, _attempt(task, attempt)))
+                rest.append(_attempt(task, rows[-1].attempt + 1) if rows else task)
                 continue
-            remembered = counted[task.id.attempt]
-            if remembered.x_hash != x_hash(task.x):
+            row = counted[task.id.attempt]
+            if row.x_hash != x_hash(task.x):
                 raise RunError(
                     f"{self._log.path}: found another point at generation {task.id.generation}, slot "
-                    f"{task.id.slot}"
-                    ", not the one asked for: the run was made with another version of NumPy or fmnes, or "
-                    "on another kind of machine, and cannot go on bit for bit"
+                    f"{task.id.slot}, not the one asked for: the run was made with another version of NumPy "
+                    "or fmnes, or on another kind of machine, and cannot go on bit for bit"
                 )
-            if _broke(remembered.outcome):
-                self._faults.append(_attempt(task, attempt - 1))
-            yield position, replace(remembered.outcome, remembered=True)
-        if rest and (deadline is None or time.monotonic() < deadline):
-            for i, outcome in self._made([task for _, task in rest], deadline):
-                yield rest[i][0], outcome
+            answered.append((_attempt(task, rows[-1].attempt), replace(row.outcome, remembered=True)))
+        return answered, rest
 
-    def _made(self, tasks: Sequence[Task], deadline: float | None) -> Outcomes:
-        """Evaluate, and write each row before its outcome is passed on."""
-        began = time.monotonic()
-        with closing(self._evaluator(tasks, deadline)) as finished:
-            for i, outcome in finished:
-                task = tasks[i]
-                self.evaluated += 1
-                # Parallel evaluators measure the time; otherwise it is the time since the last outcome.
-                seconds = time.monotonic() - began if math.isnan(outcome.seconds) else outcome.seconds
-                # A replay sorts by the ends of evaluations, so they must increase even if the clock does not.
-                self._ended = max(time.time(), self._ended + _APART)
-                try:
-                    self._log.record(task.id, outcome, task.x, self._ended - seconds, seconds)
-                except RunError as error:
-                    raise StorageError(str(error)) from error
-                if _broke(outcome):
-                    if isinstance(tasks, TaskStream) and task.id.generation > 0:
-                        self._faults.clear()  # after the first generation a single one may stop the run
-                    self._faults.append(task)
-                yield i, outcome
-                began = time.monotonic()
-
-    def answers(self, restart: int, since: int) -> tuple[list[Logged], dict[EvaluationId, int]]:
+    def rows(self, restart: int, since: int) -> tuple[list[Logged], dict[EvaluationId, int]]:
         """The valid rows of a search from a generation on, in order of completion, and attempts per point."""
         tries: dict[EvaluationId, list[Logged]] = {}
         for row in self._log.since(restart, since):
@@ -113,25 +120,7 @@ class RecordingEvaluator:
         counting = [row for rows in tries.values() for row in _since_forgotten(rows)]
         counting.sort(key=lambda row: row.started + row.duration)
         self._ended = max([self._ended, *(row.started + row.duration for row in counting[-1:])])
-        for row in counting:
-            if (restart, row.key.generation) == (0, 0) and _broke(row.outcome) and row.x is not None:
-                self._faults.append(Task(row.x, row.key))
-        return counting, {name: rows[-1].key.attempt + 1 for name, rows in tries.items()}
-
-    def forget_faults(self) -> None:
-        """Cancel the failures of the last batch, which stopped the run: a resume evaluates them again.
-
-        In one transaction: a resumed run may be killed before it has repeated them.
-        """
-        now = time.time()
-        self._log.record_many(
-            (task.id._replace(attempt=task.id.attempt + 1), FORGOTTEN, task.x, now, 0.0)
-            for task in self._faults
-        )
-        self._faults = []
-
-    def close(self) -> None:
-        self._evaluator.close()
+        return counting, {id: rows[-1].key.attempt + 1 for id, rows in tries.items()}
 
 
 def _attempt(task: Task, attempt: int) -> Task:
@@ -154,51 +143,49 @@ def _since_forgotten(rows: Sequence[_Row]) -> Sequence[_Row]:
     return rows[last + 1 :]
 
 
-def _broke(outcome: Outcome) -> bool:
-    return outcome.status == "infeasible" and bool(bug_name(outcome))
+# -- Evaluations in memory
 
 
-# -- Recording in memory
+class MemoryLog:
+    """Keeps every evaluation in memory, for `keep_evaluations` without a run directory."""
 
+    path = "memory"
 
-class MemoryRecorder:
-    """Keeps every evaluation in memory."""
+    def __init__(self) -> None:
+        self._rows: list[tuple[EvaluationId, Outcome, Vector, float, float]] = []
 
-    def __init__(self, evaluator: Evaluator) -> None:
-        self._evaluator = evaluator
-        self._made: list[tuple[Task, Outcome, float, float]] = []
+    def record(self, id: EvaluationId, outcome: Outcome, x: Vector, started: float, duration: float) -> None:
+        self._rows.append((id, outcome, x, started, duration))
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
-        began = time.monotonic()
-        with closing(self._evaluator(tasks, deadline)) as finished:
-            for position, outcome in finished:
-                # Parallel evaluators measure the time; otherwise it is the time since the last outcome.
-                seconds = time.monotonic() - began if math.isnan(outcome.seconds) else outcome.seconds
-                self._made.append((tasks[position], outcome, time.time() - seconds, seconds))
-                yield position, outcome
-                began = time.monotonic()
+    def record_many(self, rows: Iterable[tuple[EvaluationId, Outcome, Vector, float, float]]) -> None:
+        self._rows += rows
+
+    def last_generation(self) -> None:
+        """Nothing was evaluated before."""
+
+    def find(self, restart: int, generation: int) -> Mapping[EvaluationId, list[Known]]:
+        return {}
+
+    def since(self, restart: int, generation: int) -> Iterator[Logged]:
+        return iter(())
 
     def batches(self) -> list[Batch]:
-        """All evaluations, by key."""
-        if not self._made:
+        """All evaluations, by id."""
+        if not self._rows:
             return []
-        made = sorted(self._made, key=lambda one: one[0].id)
-        tasks = [task for task, *_ in made]
-        outcomes = [outcome for _, outcome, *_ in made]
-        short = len(tasks[0].x) <= MAX_STORED_DIMENSION
+        rows = sorted(self._rows, key=lambda row: row[0])
+        ids, outcomes, points, started, seconds = zip(*rows, strict=True)
+        short = len(points[0]) <= MAX_STORED_DIMENSION
         batch = Batch(
-            keys=np.array([task.id for task in tasks], dtype=np.int64),
+            keys=np.array(ids, dtype=np.int64),
             statuses=[outcome.status for outcome in outcomes],
             values=np.array([outcome.value for outcome in outcomes]),
             reasons=[outcome.reason for outcome in outcomes],
             faults=[outcome.fault for outcome in outcomes],
             details=[outcome.detail for outcome in outcomes],
-            started=np.array([started for *_, started, _ in made]),
-            seconds=np.array([seconds for *_, seconds in made]),
-            x=np.array([task.x for task in tasks]) if short else None,
+            started=np.array(started),
+            seconds=np.array(seconds),
+            x=np.array(points) if short else None,
             outputs=[outcome.outputs for outcome in outcomes],
         )
         return [batch]
-
-    def close(self) -> None:
-        self._evaluator.close()

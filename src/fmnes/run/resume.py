@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from fmnes._logging import logger, one_line
 from fmnes.arguments import Default, check_callback, check_flag, check_path, suggest_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
-from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, check_takes_stream
+from fmnes.evaluation.evaluator import Evaluator, Outcomes, TaskSource
 from fmnes.evaluation.programs.checks import read_environment
 from fmnes.evaluation.programs.command import Command
 from fmnes.result import Result, StopReason, View
@@ -155,8 +155,9 @@ def resume(
                 )
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
-                evaluator = settings.evaluator(objective, executor, len(state.opt.x0), run_dir, space)
-                check_takes_stream(evaluator, state.opt.overlap)
+                evaluator = settings.evaluator(
+                    objective, executor, len(state.opt.x0), run_dir, space, state.opt.overlap
+                )
                 directory.finish(None)  # the old result is no longer valid
             directory.update_config(replace(config, settings=settings).as_json())
             return run_session(
@@ -317,10 +318,12 @@ class _NothingLeft:
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
-        raise RunError(
-            f"{self._directory.path}: found evaluations missing from the log; pass fun= to make them"
-        )
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
+        if tasks.take() is not None:
+            raise RunError(
+                f"{self._directory.path}: found evaluations missing from the log; pass fun= to make them"
+            )
+        yield from ()
 
     def close(self) -> None:
         pass

@@ -17,7 +17,7 @@ from fmnes.result import Result, View
 from fmnes.run.forgetting import take_back
 from fmnes.run.interrupts import StopRequestWatcher, sigterm_interrupts
 from fmnes.run.loop import Loop
-from fmnes.run.recording import MemoryRecorder, RecordingEvaluator
+from fmnes.run.recording import MemoryLog, Recorder
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.run.state import StoppedWorking
@@ -43,15 +43,14 @@ def run_session(
     space: named parameters, in which the callback and the result are expressed.
     kept_as: names and units of `result.evaluations`; None: without them.
     """
-    kept: EvaluationLog | MemoryRecorder | None = directory.log if directory else None
+    log: EvaluationLog | MemoryLog | None = directory.log if directory else MemoryLog() if kept_as else None
     left = None if settings.max_seconds is None else settings.max_seconds - state.seconds
     with contextlib.ExitStack() as around:
         around.callback(evaluator.close)
-        if directory:
-            evaluator = around.enter_context(_recording(evaluator, directory))
+        recorder = None if log is None else Recorder(log)
+        if directory and recorder:
+            around.enter_context(_cancelled_in(directory, recorder))
             around.enter_context(sigterm_interrupts())
-        elif kept_as:
-            evaluator = kept = MemoryRecorder(evaluator)
         shown = Progress(made_before=directory.log.count() if directory else 0) if progress else None
         if shown:
             around.enter_context(telling(shown.say))
@@ -59,6 +58,7 @@ def run_session(
             state,
             settings,
             evaluator,
+            recorder,
             deadline=None if left is None else time.monotonic() + left,
             callback=_in_words(callback, space),
             progress=shown,
@@ -68,8 +68,8 @@ def run_session(
         result = loop.run()
     if directory:
         store_result(directory, result, state.history, state.failures)
-    if kept_as and kept:
-        result = replace(result, evaluations=table_of(kept, kept_as))
+    if kept_as and log:
+        result = replace(result, evaluations=table_of(log, kept_as))
     return result if space is None else space.result(result)
 
 
@@ -79,9 +79,9 @@ def _in_words(callback: Callable[[View], Any] | None, space: Space | None) -> Ca
     return lambda view: callback(space.view(view))
 
 
-def table_of(kept: EvaluationLog | MemoryRecorder, words: Space) -> Evaluations | None:
+def table_of(log: EvaluationLog | MemoryLog, words: Space) -> Evaluations | None:
     try:
-        return Evaluations.of(kept.batches(), words)
+        return Evaluations.of(log.batches(), words)
     except RunError as error:  # a failing disk must not lose the result
         warn(f"the evaluations cannot be given: {error}")
         return None
@@ -92,19 +92,18 @@ class BrokenByTheLog(ObjectiveError):
 
 
 @contextlib.contextmanager
-def _recording(evaluator: Evaluator, directory: RunDirectory) -> Iterator[Evaluator]:
-    """A RecordingEvaluator; failures that end the run with an error are cancelled in the log."""
-    recording = RecordingEvaluator(evaluator, directory.log)
+def _cancelled_in(directory: RunDirectory, recorder: Recorder) -> Iterator[None]:
+    """Cancel failures in the log that end the run with an error."""
     try:
-        yield recording
+        yield
     except ObjectiveError as error:
         # A full disk must not hide the error of the objective.
         with contextlib.suppress(RunError):
             if isinstance(error, StoppedWorking):
                 _forget(directory, error.reason)
             else:
-                recording.forget_faults()
-        if not recording.evaluated:
+                recorder.forget_suspects()
+        if not recorder.evaluated:
             raise BrokenByTheLog(*error.args) from None
         raise
 

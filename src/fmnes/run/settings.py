@@ -155,6 +155,7 @@ class Settings:
         d: int,
         run_dir: str | os.PathLike[str] | None = None,
         space: Space | None = None,
+        overlap: float = 0.0,
     ) -> Evaluator:
         """The evaluator for `fun`; the directories of failed programs are kept in the run directory."""
         return choose_evaluator(
@@ -168,6 +169,7 @@ class Settings:
             on_error=self.on_error,
             kept_in=None if run_dir is None else os.path.join(os.path.abspath(run_dir), KEPT),
             space=space,
+            overlap=overlap,
         )
 
     def as_json(self) -> dict[str, Any]:

@@ -126,6 +126,7 @@ _FIRSTS = """SELECT count(*) AS n, min(printf('%019d %019d %019d %019d %019d',
   restart, generation + 1, slot, redraw, attempt)) AS first
 FROM evaluations WHERE status <> 'value' GROUP BY status, reason ORDER BY n DESC, first"""
 
+_BACKWARDS = ", ".join(f"{name} DESC" for name in KEY.split(", "))
 #: Rows per batch.
 BATCH = 10_000
 _Key = tuple[int, ...]
@@ -162,6 +163,13 @@ class LogReader:
             tries = found.setdefault(row.key.point, [])
             tries.append(Known(row.key.attempt, row.outcome, row.x_hash))
         return found
+
+    def last_generation(self) -> tuple[int, int] | None:
+        """Restart and generation of the last evaluation by key; None if there is none."""
+        with self._reading():
+            query = f"SELECT restart, generation FROM evaluations ORDER BY {_BACKWARDS} LIMIT 1"
+            row = self._db.execute(query).fetchone()
+            return None if row is None else (int(row[0]), int(row[1]))
 
     def since(self, restart: int, generation: int) -> Iterator[Logged]:
         """The evaluations of a search from this generation on, by key."""

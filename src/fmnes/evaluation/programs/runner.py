@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import math
 import os
 import selectors
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.evaluator import Outcomes, Task, draw_more
+from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource, evaluate_all
 from fmnes.evaluation.exit_status import outcome_of_death
 from fmnes.evaluation.programs.answer import (
     Searches,
@@ -254,43 +254,40 @@ class CommandEvaluator:
         directory = None if command.directory is None else str(command.directory)
         self._workspace = workspace or Workspace(directory, command.max_kept, kept_in)
 
-    takes_ahead = True
-
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
         end = math.inf if deadline is None else deadline
-        waiting = deque(enumerate(tasks))
+        waiting: Task | None = None
         running: dict[int, ProgramProcess | Searching] = {}
+        started_tasks: dict[int, Task] = {}
+        numbers = itertools.count()
         most = self._workers
         try:
             while True:
-                more = draw_more(tasks, most - len(waiting) - len(running))
-                waiting.extend((position, tasks[position]) for position in more)
-                if not (waiting or running):
-                    return
-                while waiting and len(running) < most:
+                while len(running) < most and (task := waiting or tasks.take()) is not None:
+                    waiting = task
                     if time.monotonic() >= end:
                         return
-                    position, task = waiting[0]
                     started = self._start(task, alone=not running)
                     if started is None:  # the machine cannot run more until one has ended
                         most = len(running)
                         break
-                    waiting.popleft()
+                    waiting = None
                     if isinstance(started, Outcome):
-                        yield position, started
+                        yield task, started
                     else:
-                        running[position] = started
+                        running[number := next(numbers)] = started
+                        started_tasks[number] = task
                 if not running:
                     return
                 self._find_matchers(running.values())
                 self._step(running.values(), end)
                 # Yielded before the next one starts, so that at most `workers` are lost with this process.
-                for position in [p for p, one in running.items() if one.has_ended()]:
-                    reached = self._go_on(tasks[position], running.pop(position))
+                for number in [n for n, one in running.items() if one.has_ended()]:
+                    reached = self._go_on(started_tasks[number], running.pop(number))
                     if isinstance(reached, Searching):
-                        running[position] = reached
+                        running[number] = reached
                     else:
-                        yield position, reached
+                        yield started_tasks.pop(number), reached
                         most = self._workers
                 if running and (
                     time.monotonic() >= end or not (self._is_wanted is None or self._is_wanted())
@@ -482,7 +479,7 @@ def run_once(
     give = None if named is None else lambda x: dict(named)
     evaluator = CommandEvaluator(command, named=give, workspace=workspace)
     try:
-        for _, outcome in evaluator([task], deadline):
+        for _, outcome in evaluate_all(evaluator, [task], deadline):
             return outcome
         return lost("stopped at the deadline")
     finally:

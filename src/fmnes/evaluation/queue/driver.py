@@ -6,14 +6,14 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fmnes._logging import logger, one_line, waiting
 from fmnes.errors import RunError, StorageError
-from fmnes.evaluation.evaluator import Outcomes, Task, TaskStream, draw_more
+from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.files import (
     MAX_ANSWER,
@@ -404,40 +404,33 @@ class QueueEvaluator:
         self._lock = lock
         self._closed = False
 
-    takes_ahead = True
-
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
         driver = self._driver
-        positions = {task.id: position for position, task in enumerate(tasks)}
+        pending: dict[EvaluationId, Task] = {}
         pauses = PollBackoff()
         try:
-            for task in tasks:
-                driver.submit(task.id, task.x)
             while True:
-                for position in draw_more(tasks, self._room(tasks) - len(positions)):
-                    positions[tasks[position].id] = position
-                    driver.submit(tasks[position].id, tasks[position].x)
-                if not positions:
+                room = math.inf if tasks.may_wait else driver.count_workers() or math.inf
+                while len(pending) < room and (task := tasks.take()) is not None:
+                    pending[task.id] = task
+                    driver.submit(task.id, task.x)
+                if not pending:
                     return
-                found = [(key, outcome) for key, outcome in driver.poll() if key in positions]
+                found = [(key, outcome) for key, outcome in driver.poll() if key in pending]
                 for key, outcome in found:
-                    yield positions[key], outcome
-                    del positions[key]
+                    yield pending[key], outcome
+                    del pending[key]
                     driver.forget(key)
                 if self._closed or (deadline is not None and time.monotonic() >= deadline):
                     return
                 if found:
                     pauses.happened(len(found))
-                    if not positions or isinstance(tasks, TaskStream):
+                    if not (pending and tasks.may_wait):
                         continue  # finished, or more tasks can be handed out
                 left = pauses.next()
                 time.sleep(left if deadline is None else max(0.0, min(left, deadline - time.monotonic())))
         finally:
-            driver.withdraw(list(positions))
-
-    def _room(self, tasks: Sequence[Task]) -> float:
-        """Return how many tasks of a stream may be out: waiting tasks would be drawn too early."""
-        return (self._driver.count_workers() or math.inf) if isinstance(tasks, TaskStream) else 0
+            driver.withdraw(list(pending))
 
     def close(self) -> None:
         if not self._closed:

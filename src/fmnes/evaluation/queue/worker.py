@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from fmnes.errors import ArgumentError, RunError
-from fmnes.evaluation.evaluator import Evaluator, Named, Task
+from fmnes.evaluation.evaluator import Evaluator, Named, Task, evaluate_all
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.queue import files
@@ -371,7 +371,7 @@ class _Worker:
 
     def _evaluate(self, task: Task) -> Outcome | None:
         assert self._evaluator is not None
-        with closing(self._evaluator([task])) as finished:
+        with closing(evaluate_all(self._evaluator, [task])) as finished:
             for _, outcome in finished:
                 return outcome
         return None

@@ -17,10 +17,11 @@ import numpy as np
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
-from fmnes.evaluation.evaluator import Outcomes, Task, draw_more
+from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource, take_all
 from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, wait_for
 from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame, ship
 from fmnes.evaluation.workers.worker import State, Worker
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible, lost
 
 #: Consecutive failed starts of workers before the remaining points are lost.
@@ -28,7 +29,7 @@ _STARTS = 5
 #: Seconds to import the objective's module; a worker that takes longer is stuck.
 _START_SECONDS = 300.0
 
-Finished = list[tuple[int, Outcome]]
+Finished = list[tuple[Task, Outcome]]
 
 
 class Workers:
@@ -74,8 +75,8 @@ class Workers:
         self._looked = self._clock.now()
         """When suspended workers were last checked."""
         self._workers: list[Worker] = []
-        self._pending: deque[int] = deque()
-        self._without_files: set[int] = set()
+        self._pending: deque[Task] = deque()
+        self._without_files: set[EvaluationId] = set()
         """Tasks that failed once in a child without free file descriptors."""
         self._state = "free"
         self._loaded = False
@@ -86,37 +87,40 @@ class Workers:
         self._retry_at = 0.0
         self._not_started = lost("no worker process could be started")
 
-    takes_ahead = True
-
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
         if self._state != "free":
             raise UsageError(f"these workers are {self._state}")
         self._state = "busy with another batch"
-        self._pending = deque(range(len(tasks)))
+        self._pending.clear()
         self._without_files.clear()
         self._looked = self._clock.now()
         self._failed_starts, self._retry_at = 0, 0.0
-        unanswered = len(tasks)
+        taken = unanswered = 0
         finished: Finished = []
         try:
             while True:
                 # Yielded before the next ones start, so that at most `workers` are lost with the caller.
                 yield from finished
                 unanswered -= len(finished)
-                self._pending.extend(more := draw_more(tasks, self._count - unanswered))
-                unanswered += len(more)
+                while unanswered < self._count and (task := tasks.take()) is not None:
+                    self._pending.append(task)
+                    unanswered += 1
+                    taken += 1
                 if not unanswered or self._over(deadline):
                     return
-                self._start(min(self._count, len(tasks)))
-                self._feed(tasks)
+                self._start(min(self._count, taken))
+                self._feed()
                 if self._failed_starts >= _STARTS and not self._workers:
-                    yield from [(position, self._not_started) for position in self._pending]
+                    if tasks.may_wait:
+                        self._pending.extend(take_all(tasks))
+                    while self._pending:
+                        yield self._pending.popleft(), self._not_started
                     return
                 finished = self._wait(math.inf if deadline is None else deadline)
                 if self._broken:
@@ -177,11 +181,10 @@ class Workers:
             self._failed_starts += 1
             self._retry_at = now + 0.05 * 2**self._failed_starts
 
-    def _feed(self, tasks: Sequence[Task]) -> None:
+    def _feed(self) -> None:
         for worker in self._workers:
             if self._pending and worker.state is State.IDLE:
-                position = self._pending.popleft()
-                worker.assign(position, tasks[position].x, self._timeout)
+                worker.assign(self._pending.popleft(), self._timeout)
 
     def _wait(self, deadline: float = math.inf) -> Finished:
         """Wait for the next event, and return the tasks that it finished."""
@@ -244,8 +247,8 @@ class Workers:
         no_files = answer.startswith(NO_FILES)
         if no_files or outcome.fault == "MemoryError":  # start the next evaluation in a new process
             worker.kill()
-        if no_files and task not in self._without_files:  # earlier evaluations may have left files open
-            self._without_files.add(task)
+        if no_files and task.id not in self._without_files:  # earlier evaluations may have left files open
+            self._without_files.add(task.id)
             self._pending.appendleft(task)
         else:
             finished.append((task, outcome))

@@ -20,11 +20,11 @@ import numpy as np
 
 from fmnes.arguments import is_number
 from fmnes.evaluation import supervision
+from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.exit_status import outcome_of_death
 from fmnes.evaluation.workers import guard
 from fmnes.evaluation.workers.messages import LENGTH, LONGEST_ANSWER, READY, frame
 from fmnes.outcome import DETAIL_LIMIT, Outcome, read_json
-from fmnes.result import Vector
 
 #: Seconds to wait for a killed worker.
 _END_SECONDS = 0.9
@@ -99,8 +99,8 @@ class Worker:
         their_channel.close()
         their_control.close()
         self.state = State.STARTING
-        self.task: int | None = None
-        """The position of its current or last task."""
+        self.task: Task | None = None
+        """Its current or last task."""
         self.started = math.inf
         """When it got its task."""
         self.expires = awake.now() + patience
@@ -132,13 +132,13 @@ class Worker:
         self._become(State.IDLE)
         self.expires = math.inf
 
-    def assign(self, task: int, x: Vector, timeout: float) -> None:
+    def assign(self, task: Task, timeout: float) -> None:
         self.task = task
         self._become(State.EVALUATING)
         self.started = time.monotonic()
         self.expires = self._awake.now() + timeout
         self._suspended, self._may_be_suspended = 0.0, supervision.SUSPENDED_TIMES * timeout
-        self._outbox = memoryview(frame(x.astype(np.float64).tobytes()))
+        self._outbox = memoryview(frame(task.x.astype(np.float64).tobytes()))
         self.push()
 
     def note_answer(self) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fmnes.arguments import check_callable, shown
 from fmnes.bounds import Bounds
 from fmnes.errors import ArgumentError, Infeasible
-from fmnes.evaluation.evaluator import Outcomes, Task
+from fmnes.evaluation.evaluator import Outcomes, TaskSource, take_all
 from fmnes.evaluation.programs.command import Command
 from fmnes.integrations.scipy.constraints import Constraint
 from fmnes.outcome import Outcome, call, lost
@@ -49,17 +49,18 @@ class MapEvaluator:
         self._fun = fun
         self._workers = workers
 
-    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Outcomes:
-        if not tasks:
+    def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
+        batch = take_all(tasks)
+        if not batch:
             return
         done, foreign = 0, False
         try:
-            points = [task.x.copy() for task in tasks]
+            points = [task.x.copy() for task in batch]
             for outcome in self._workers(functools.partial(evaluate, self._fun), points):
-                foreign = not isinstance(outcome, Outcome) or done == len(tasks)
+                foreign = not isinstance(outcome, Outcome) or done == len(batch)
                 if foreign:
                     break
-                yield done, outcome
+                yield batch[done], outcome
                 done += 1
                 if deadline is not None and time.monotonic() >= deadline:
                     return
@@ -70,13 +71,13 @@ class MapEvaluator:
                     f"fun: found {shown(self._fun)}, which these workers cannot send ({text}); wanted a "
                     "function defined in a module"
                 ) from error
-            for position in range(done, len(tasks)):
-                yield position, lost(f"the workers failed: {text}")
+            for task in batch[done:]:
+                yield task, lost(f"the workers failed: {text}")
             return
-        if foreign or done < len(tasks):
+        if foreign or done < len(batch):
             raise ArgumentError(
                 f"workers: found {shown(self._workers)}, which gave something else than one result for each "
-                f"of {len(tasks)} points; wanted what func returns, for each point and in their order"
+                f"of {len(batch)} points; wanted what func returns, for each point and in their order"
             )
 
     def close(self) -> None:

@@ -1,0 +1,55 @@
+"""Evaluators that take lists of tasks, and yield positions with outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fmnes.evaluation import evaluator, executor, serial
+from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
+from fmnes.evaluation.programs import runner
+from fmnes.evaluation.workers import pool
+from fmnes.outcome import Outcome
+
+
+class Batches:
+    """This evaluator, called with lists."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+
+    def __call__(self, tasks: Sequence[Task], deadline: float | None = None) -> Iterator[tuple[int, Outcome]]:
+        return evaluate_all(self._evaluator, tasks, deadline)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._evaluator, name)
+
+    def __enter__(self) -> Batches:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._evaluator.close()
+
+
+def Workers(*args: Any, **options: Any) -> Any:
+    return Batches(pool.Workers(*args, **options))
+
+
+def CommandEvaluator(*args: Any, **options: Any) -> Any:
+    return Batches(runner.CommandEvaluator(*args, **options))
+
+
+def ExecutorEvaluator(*args: Any, **options: Any) -> Any:
+    return Batches(executor.ExecutorEvaluator(*args, **options))
+
+
+def executor_evaluator(*args: Any, **options: Any) -> Any:
+    return Batches(executor.executor_evaluator(*args, **options))
+
+
+def Serial(*args: Any, **options: Any) -> Any:
+    return Batches(serial.Serial(*args, **options))
+
+
+def choose_evaluator(*args: Any, **options: Any) -> Any:
+    return Batches(evaluator.choose_evaluator(*args, **options))
