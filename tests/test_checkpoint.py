@@ -110,11 +110,11 @@ def test_it_goes_on_in_the_middle_of_resampling(method: str, tmp_path: Path) -> 
     assert opt.generation == 0
     loaded = reload(opt, tmp_path / "state.npz")
     loaded.ask(), opt.ask()
-    assert loaded.asked == opt.asked == [(0, 5, 1)]
+    assert loaded.asked == opt.asked == [(0, 0, 5, 1, 0)]
     loaded.tell([math.nan]), opt.tell([math.nan])
     loaded = reload(loaded, tmp_path / "state.npz")
     loaded.ask(), opt.ask()
-    assert loaded.asked == opt.asked == [(0, 1, 2), (0, 5, 2)]
+    assert loaded.asked == opt.asked == [(0, 0, 1, 2, 0), (0, 0, 5, 2, 0)]
     assert_same_future(opt, loaded)
 
 

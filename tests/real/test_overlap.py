@@ -284,6 +284,20 @@ def test_bounds_that_fail_are_not_evaluated() -> None:
     assert opt.ask(1) == [] and opt.stop_reason is fmnes.StopReason.NO_FEASIBLE
 
 
+def test_a_point_that_the_log_has_is_not_handed_out_beside_one_outside() -> None:
+    for seed in range(20):
+        opt = Optimizer([0.1, 0.1], 1.0, bounds=(0, 3), bounds_as="failure", overlap=1.0, rng=seed)
+        scheduler = opt.overlap_scheduler
+        assert scheduler is not None
+        block = scheduler._draw()
+        later = [i for i in range(1, len(block.x)) if block.is_evaluated(i) and not block.is_evaluated(i - 1)]
+        scheduler.expect(later)
+        taken = []
+        while (found := scheduler.take()) is not None:
+            taken.append(found[0].slot)
+        assert not set(taken) & set(later) and len(taken) == len(set(taken))
+
+
 @pytest.mark.parametrize("told", [0, 4, 13, 47])
 def test_a_saved_one_goes_on_as_if_it_had_never_stopped(told: int, tmp_path: Path) -> None:
     opt, rng = optimizer(), np.random.default_rng(2)

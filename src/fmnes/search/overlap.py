@@ -23,7 +23,7 @@ from fmnes.identity import EvaluationId
 from fmnes.result import Vector
 from fmnes.search.generation import Generation
 from fmnes.search.saved import Saved, count, finite, shaped
-from fmnes.search.screen import Source
+from fmnes.search.screen import Screened, Source, read_sources, screen
 from fmnes.search.start import Start
 from fmnes.strategies.base import takes_points_from_elsewhere
 
@@ -81,7 +81,8 @@ class Block(NamedTuple):
     z: Floats
     y: Floats
     x: Floats
-    inside: NDArray[np.bool_] | None
+    screened: Screened | None
+    """Which points are evaluated; None: all."""
     size: int
     """λ"""
     most: int
@@ -89,6 +90,9 @@ class Block(NamedTuple):
 
     def given(self, slot: int) -> DrawnPoint:
         return DrawnPoint(self.x[slot], self.y[slot], self.z[slot])
+
+    def is_evaluated(self, slot: int) -> bool:
+        return self.screened is None or self.screened.source[slot] == Source.EVALUATED
 
 
 class OverlapScheduler:
@@ -101,8 +105,8 @@ class OverlapScheduler:
         """Pending points: under evaluation, or to be handed out again."""
         self._again: deque[EvaluationId] = deque()
         """The pending points that are not under evaluation."""
-        self._answered: dict[EvaluationId, tuple[DrawnPoint, float, bool]] = {}
-        """Points of the current generation, with value (NaN: failed) and whether it was evaluated."""
+        self._answered: dict[EvaluationId, tuple[DrawnPoint, float, int]] = {}
+        """Points of the current generation, with value (NaN: failed) and its `Source`."""
         self._block: Block | None = None
         self._next = 0
         """All points of the block before this slot were handed out."""
@@ -149,9 +153,10 @@ class OverlapScheduler:
 
     def _first_free(self, block: Block) -> int:
         """Return the first slot of the block that may be handed out and was not."""
-        while (name := self._id(self._next)) in self.out or name in self._answered:
-            self._next += 1
-        while block.inside is not None and self._next < len(block.x) and not block.inside[self._next]:
+        while self._next < len(block.x):
+            id = self._id(self._next)
+            if id not in self.out and id not in self._answered and block.is_evaluated(self._next):
+                break
             self._next += 1
         return self._next
 
@@ -171,7 +176,7 @@ class OverlapScheduler:
             self._again.remove(name)
         value = f if math.isfinite(f) else math.nan
         self._opt._record(given.x[None], np.array([value]))
-        self._answered[name] = (given, value, True)
+        self._answered[name] = (given, value, Source.EVALUATED)
         return self._close_if_complete()
 
     def _draw(self, z: Floats | None = None) -> Block:
@@ -183,11 +188,13 @@ class OverlapScheduler:
         y = distribution.points(z)
         x, inside = distribution.seen(y)
         x.setflags(write=False)
-        self._block = block = Block(z, y, x, inside, size, most)
+        screened = screen(x, inside, None)
+        self._block = block = Block(z, y, x, screened, size, most)
         self._next = 0
-        if inside is not None:  # those beyond the first λ do not count
-            for slot in np.flatnonzero(~inside[:size]).tolist():
-                self._answered[self._id(slot)] = (block.given(slot), math.nan, False)
+        if screened is not None:  # those beyond the first λ do not count
+            for slot in np.flatnonzero(screened.source[:size] != Source.EVALUATED).tolist():
+                value, source = float(screened.values[slot]), int(screened.source[slot])
+                self._answered[self._id(slot)] = (block.given(slot), value, source)
         return block
 
     def _close_if_complete(self) -> bool:
@@ -203,9 +210,9 @@ class OverlapScheduler:
             z[older] = shortened(opt._distribution.coordinates(z[older]), age[older], 1 - older.mean())
         f = np.array([value for _, value, _ in rows])
         generation = Generation.of(z, np.array([given.x for given, _, _ in rows]), None)
-        generation.f, generation.evaluated = f, sum(evaluated for _, _, evaluated in rows)
-        source = [Source.EVALUATED if evaluated else Source.OUTSIDE for _, _, evaluated in rows]
-        generation.source = np.array(source, dtype=np.int8)
+        generation.source = np.array([source for _, _, source in rows], dtype=np.int8)
+        generation.f = f
+        generation.evaluated = int(np.count_nonzero(generation.source == Source.EVALUATED))
         opt._update(generation, f[np.isfinite(f)].tolist())
         self._answered = {}
         self._block = None
@@ -216,12 +223,14 @@ class OverlapScheduler:
         """Return the points of this generation and the pending ones, for a snapshot."""
         d = len(self._opt.x0)
         points = {**self.out, **{name: given for name, (given, _, _) in self._answered.items()}}
-        values = [[math.nan, 0.0]] * len(self.out) + [[f, made] for _, f, made in self._answered.values()]
+        values = [math.nan] * len(self.out) + [f for _, f, _ in self._answered.values()]
+        source = [Source.EVALUATED] * len(self.out) + [source for _, _, source in self._answered.values()]
         names = [[id.generation, id.slot] for id in points]
         arrays = {
             "overlap.names": np.array(names, dtype=np.int64).reshape(-1, 2),
             "overlap.y": np.array([given.y for given in points.values()]).reshape(-1, d),
-            "overlap.values": np.array(values, dtype=float).reshape(-1, 2),
+            "overlap.values": np.array(values, dtype=float),
+            "overlap.source": np.array(source, dtype=np.int8),
         }
         if self._block is not None:
             arrays["overlap.z"] = self._block.z
@@ -233,7 +242,8 @@ class OverlapScheduler:
         block = self._draw(arrays["overlap.z"]) if "overlap.z" in arrays else None
         names, out = arrays["overlap.names"], count(metadata["overlap_out"])
         n = len(shaped(names, (len(names), 2), kinds="i"))
-        y, values = finite(arrays["overlap.y"], (n, d)), shaped(arrays["overlap.values"], (n, 2))
+        y, values = finite(arrays["overlap.y"], (n, d)), shaped(arrays["overlap.values"], (n,))
+        source = read_sources(arrays["overlap.source"], n)
         x, _ = distribution.seen(y)
         x.setflags(write=False)
         for i, (generation, slot) in enumerate(names.tolist()):
@@ -248,4 +258,4 @@ class OverlapScheduler:
                 self.out[name] = given
                 self._again.append(name)
             else:
-                self._answered[name] = (given, float(values[i, 0]), bool(values[i, 1]))
+                self._answered[name] = (given, float(values[i]), int(source[i]))
