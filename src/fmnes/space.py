@@ -70,6 +70,11 @@ class Space:
             "integers": width if any(width) else None,
         }
 
+    @property
+    def has_start(self) -> bool:
+        """Whether a parameter has a start of its own, so that the centre of the ranges is not meant."""
+        return any(p.start is not None for p in self.parameters.values())
+
     def numbers(self, point: Any, argument: str = "x") -> Vector:
         """The search's numbers for a user's point. (d,)"""
         if not isinstance(point, Mapping):

@@ -161,7 +161,10 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
     failures = state.failures.failures()
     stop, found = ending(searches)
     message = stop.message + found
-    if stop.reason is StopReason.NO_FEASIBLE and failures:
+    nothing = stop.reason is StopReason.NO_FEASIBLE or opt.exploring is not None
+    if opt.exploring is not None and stop.reason is not StopReason.NO_FEASIBLE:
+        message += f"; none of {state.evaluations} points of the box has worked"
+    if nothing and failures:
         message += f"; most failed with: {failures[0].reason}"
     if not searches[-1].gained and state.searches.confirmed_search is not None:
         last = replace(last, **state.searches.confirmed_search._asdict())
@@ -224,6 +227,7 @@ class Loop:
         self._snapshots = snapshots
         self._seen = -1
         """The last generation that was observed."""
+        state.opt.timed = deadline is not None
 
     def run(self) -> Result:
         """Run to the end, restarts included."""
@@ -289,10 +293,9 @@ class Loop:
                 return run_limit_reached(state, settings)
 
     def _note_start(self, value: float, fault: str = "") -> None:
-        """Note the value of the start, NaN if it failed; only adaptive methods react to that."""
-        state = self.state
-        state.start = StartPoint(made=True, value=value, fault=fault)
-        state.opt.start_failed = bool(np.isnan(value)) and state.opt.strategy.adapts_population_size
+        """Note the value of the start, NaN if it failed."""
+        self.state.start = StartPoint(made=True, value=value, fault=fault)
+        self.state.opt.note_start(value)
 
     def _run_one(self) -> Stop:
         """Run one search to its end."""

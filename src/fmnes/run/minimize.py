@@ -163,7 +163,8 @@ def minimize(
         With `vectorized`, it takes (n, d) and returns (n,). An external program is a `fmnes.Command`.
     x0 : array_like or dict of str to Real or Integer, optional
         Where to start, (d,): the first point that is evaluated, and the mean of the first generation. With
-        finite `bounds` the default is their centre. With named parameters, {"width": fmnes.Real(0.1, 10)},
+        finite `bounds` the default is their centre; if it fails, "afm-nes" looks for a point that works all
+        over the box, and starts there. With named parameters, {"width": fmnes.Real(0.1, 10)},
         `fun` receives a dict of values, {"width": 1.0}, in the user's units (with `vectorized`, each value is
         an array), `result.x` is such a dict, and `sigma0`, `bounds` and `integers` are part of the
         parameters.
@@ -314,6 +315,7 @@ def minimize(
     if x0 is None and warm_start is not None:
         x0 = parameters_of(warm_start)
     space, start = unpack(x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known)
+    started = warm_start is not None or (x0 is not None if space is None else space.has_start)
     if warm_start is not None:
         start |= warm_start_arguments(warm_start, start, method, space)
     if isinstance(population_size, str) and population_size == "workers":
@@ -342,6 +344,8 @@ def minimize(
         surrogate=modelled,
         batch_size=batch_size(settings, executor) if modelled else 1,
     )
+    if not started:
+        opt.explore_box()
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.

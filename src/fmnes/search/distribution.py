@@ -107,17 +107,13 @@ class Distribution:
         self.faults = 0
         """Updates that gave a state that is not finite and was discarded."""
         self.box = start.box
-        self.state: Any = self._first_state(start.x0, start.sigma)
+        self.state: Any
         self._longest = math.inf if self.box is None else self.box.longest_step(start.scale)
         self.scale = start.scale
         """Factor of the strategy's coordinates; updates change it for discrete ones."""
         self.deviations: Vector | None = None
         """Standard deviations of the strategy's coordinates, unscaled; None if all are real. (d,)"""
-        if start.grid is not None:
-            self.scale = np.ones(len(start.x0)) if start.scale is None else start.scale
-            self.deviations = marginal_deviations(start.strategy, self.state)
-            with np.errstate(all="ignore"):
-                self._keep_margin(start.grid, self.state, self.state, start.population_size)
+        self.begin_at(start.x0, 1.0)
 
     def _first_state(self, x0: Vector, sigma: float) -> Any:
         start = self.start
@@ -125,6 +121,17 @@ class Distribution:
         y0 = x0 if self.box is None else self.box.start(x0)
         mean = y0 if start.scale is None else y0 / start.scale
         return start.strategy.init(mean, np.float64(sigma), z0)
+
+    def begin_at(self, x: Vector, share: float) -> None:
+        """Restart at this point with this share of the initial step size."""
+        start, grid = self.start, self.start.grid
+        self.state = self._first_state(x, share * start.sigma)
+        self.scale = start.scale
+        if grid is not None:
+            self.scale = np.ones(len(x)) if start.scale is None else start.scale
+            self.deviations = marginal_deviations(start.strategy, self.state)
+            with np.errstate(all="ignore"):
+                self._keep_margin(grid, self.state, self.state, start.population_size)
 
     def begin_again(self, x: Vector) -> None:
         """Restart at this point with shorter steps, of one grid step for discrete coordinates."""

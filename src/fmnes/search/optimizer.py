@@ -26,6 +26,7 @@ from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
 from fmnes.search.archive import Archive, read_known
 from fmnes.search.distribution import Distribution, shaped_by
+from fmnes.search.explorer import Explorer
 from fmnes.search.generation import Generation
 from fmnes.search.modelled import (
     check_surrogate,
@@ -232,6 +233,12 @@ class Optimizer(Generic[X, Xs]):
         share = check_overlap(overlap, start)
         self.overlap_scheduler = OverlapScheduler(self, share) if share else None
         """Hands out points of the next generation before this one is complete; None: it waits."""
+        self.timed = False
+        """Does a limit of time end the run?"""
+        self._explorer: Explorer | None = None
+        """Looks for the first success all over a finite box; None: it is searched for around the start."""
+        if x0 is None or (self.space is not None and not self.space.has_start):
+            self.explore_box()
 
     # -- asking and telling ----------------------------------------------------------------------------------
 
@@ -358,6 +365,35 @@ class Optimizer(Generic[X, Xs]):
         """The best point reported so far, or known before."""
         return self._best if self.space is None else self.space.best(self._best)
 
+    @property
+    def exploring(self) -> Explorer | None:
+        """The explorer while generations consist of its points."""
+        return self._explorer if self._explorer is not None and self._explorer.exploring else None
+
+    def explore_box(self) -> None:
+        """Look all over the box until an evaluation succeeds, as no start was given.
+
+        Only methods that adapt the population do this; published ones stay as they are. It needs finite
+        bounds and excludes overlapping generations and resampling.
+        """
+        fixed = self.overlap_scheduler is not None or self._start.max_redraws is not None
+        bounds = None if fixed or self._best.x is not None else self._start.finite_bounds
+        if bounds is not None and self.strategy.adapts_population_size:
+            self._explorer = Explorer(bounds)
+
+    def note_start(self, value: float) -> None:
+        """Note the value of the start, which was evaluated outside this search.
+
+        Parameters
+        ----------
+        value : float
+            Its value; NaN if it failed. Only adaptive methods react to that.
+        """
+        self.start_failed = bool(np.isnan(value)) and self.strategy.adapts_population_size
+        if self._explorer is not None:
+            self._explorer.add(self._distribution.nearest(self._start.x0)[None], np.array([value]))
+            self._explorer.exploring = not self._explorer.succeeded
+
     def _to_user(self, x: Vector) -> X:
         """Return a point as the user sees it."""
         return cast(X, x if self.space is None else self.space.named(x))
@@ -370,9 +406,7 @@ class Optimizer(Generic[X, Xs]):
     @property
     def has_finite_bounds(self) -> bool:
         """Whether every coordinate has a lower and an upper bound."""
-        if self.bounds is None:
-            return False
-        return bool(np.isfinite(self.bounds.lower).all() and np.isfinite(self.bounds.upper).all())
+        return self._start.finite_bounds is not None
 
     def known(self, x: Vector) -> float | None:
         """Return the value of a point that is known without evaluating it.
@@ -543,6 +577,7 @@ class Optimizer(Generic[X, Xs]):
         if self._surrogate is not None:
             self._surrogate.begin_search()
             opt._surrogate = self._surrogate
+        opt.timed = self.timed
         return opt
 
     def _check_duplicates(self, current: Generation) -> None:
@@ -672,7 +707,7 @@ class Optimizer(Generic[X, Xs]):
         self._asked = None
         feasible = self._record(current.points(slots), f)
         if self._surrogate is not None:
-            size = 0 if current.proposed else self._distribution.population_size
+            size = 0 if current.proposed or self.exploring is not None else self._distribution.population_size
             for slot, x, value in zip(slots.tolist(), current.points(slots), f.tolist(), strict=True):
                 self._surrogate.add(x, value if math.isfinite(value) else math.nan, drawn=slot < size)
         current.fill(slots, f)
@@ -702,11 +737,16 @@ class Optimizer(Generic[X, Xs]):
     def _sample(self) -> Generation:
         if self._start.grid is not None and (poll := self._next_poll()):
             return self._evaluate_poll(poll)
-        if self._surrogate is not None and (proposed := proposed_generation(self, self._surrogate)):
-            self._current = proposed
-            return proposed
+        if self._surrogate is not None and self.exploring is None:
+            proposed = proposed_generation(self, self._surrogate)
+            if proposed is not None:
+                self._current = proposed
+                return proposed
         z, x, inside = self._distribution.draw(self._distribution.draws)
-        if self._surrogate is not None and (
+        if self._explorer is not None and self._explorer.exploring:
+            x = self._distribution.nearest(self._explorer.next_points(self.rng, x))
+            inside = None
+        elif self._surrogate is not None and (
             waiting := screened_generation(self, self._surrogate, z, x, inside)
         ):
             self._current = waiting
@@ -825,6 +865,8 @@ class Optimizer(Generic[X, Xs]):
         elif current.proposed:
             assert self._surrogate is not None
             self._surrogate.observe()
+        elif self.exploring is not None:
+            self._recent.unevaluated = 0 if current.evaluated else self._recent.unevaluated + 1
             self._feasible_share = len(feasible) / len(current.f)
         else:
             before = self.sigma
@@ -832,7 +874,7 @@ class Optimizer(Generic[X, Xs]):
             if self._surrogate is not None and values is not None:
                 z, f = ranked_slots(self, self._surrogate, current, values)
             # Updates from failures alone would contract the search to the start, which fails too.
-            if not (self.start_failed and self._best.x is None):
+            if not ((self.start_failed or self._explorer is not None) and self._best.x is None):
                 self._distribution.update(z, f)
             # On a grid σ may shrink without limit while the margin keeps the steps.
             shrinkage = 0.0 if self._start.repeats else math.log(before) - math.log(self.sigma)
@@ -842,10 +884,25 @@ class Optimizer(Generic[X, Xs]):
             )
             self._recent.add(feasible, current.evaluated > 0, len(current.f), shrinkage, n_feasible)
             self._feasible_share = n_feasible / len(current.f)
+        if self._explorer is not None:
+            self._explore(self._explorer, current)
         self.generation += 1
         self._current = self._asked = None
         if self._start.repeats:
             self._archive.forget_oldest()
+
+    def _explore(self, explorer: Explorer, current: Generation) -> None:
+        """Note a generation; begin the search at its best point if one has succeeded."""
+        evaluated = current.source == Source.EVALUATED
+        explorer.add(current.x[evaluated], current.f[evaluated])
+        if not explorer.succeeded:
+            explorer.exploring = True
+            return
+        if explorer.exploring:
+            begin = explorer.begin()
+            self._distribution.begin_at(begin.x, begin.share)
+            self._recent = Recent.for_problem(len(self.x0), self.population_size, self._start.repeats)
+        self._explorer = None
 
     # -- saving ----------------------------------------------------------------------------------------------
 
@@ -932,6 +989,8 @@ class Optimizer(Generic[X, Xs]):
         parts.append(self._archive.dump())
         if self._surrogate is not None:
             parts.append(self._surrogate.dump())
+        if self._explorer is not None:
+            parts.append(self._explorer.dump())
         if self._current is not None:
             parts.append(self._current.dump())
         if self.overlap_scheduler is not None:
@@ -1003,6 +1062,12 @@ class Optimizer(Generic[X, Xs]):
         opt._archive.restore(arrays)
         if "surrogate" in metadata:
             opt._surrogate = Surrogate.restore(metadata, arrays)
+        opt._explorer = None
+        if "explorer" in metadata:
+            if start.finite_bounds is None:
+                raise SnapshotError("an exploration of a box without finite bounds")
+            opt._explorer = Explorer(start.finite_bounds)
+            opt._explorer.restore(metadata, arrays)
         if opt.overlap_scheduler is not None:
             opt.overlap_scheduler.restore(metadata, arrays)
         elif "current.z" in arrays:

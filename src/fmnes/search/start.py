@@ -91,6 +91,13 @@ class Start:
         return Box.of(Bounds(lower, upper), self.steps)
 
     @property
+    def finite_bounds(self) -> Bounds | None:
+        """The bounds if every coordinate has a lower and an upper one."""
+        read = self.bounds
+        closed = read is not None and np.isfinite(read.lower).all() and np.isfinite(read.upper).all()
+        return read if closed else None
+
+    @property
     def repeats(self) -> bool:
         """Is every coordinate discrete, so that points repeat?"""
         return self.grid is not None and self.grid.covers_all

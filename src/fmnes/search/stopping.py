@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
 from fmnes.result import Best, Stop, StopReason, View
+from fmnes.search.explorer import MAX_FAILED
 from fmnes.search.polling import all_known, next_poll, number_of_points
 from fmnes.search.saved import Saved, count, finite, shaped
 
@@ -156,6 +157,19 @@ def nothing_feasible(recent: Recent) -> Stop | None:
     return None
 
 
+def nothing_found(search: Optimizer, points: int) -> Stop | None:
+    """The exploration of a box has not found a point that works, and no budget ends it."""
+    if search._recent.unevaluated >= search._recent.patience:
+        return Stop(StopReason.NO_FEASIBLE, "all points of the box that it tries are known to fail")
+    if search.max_evaluations is not None or search.timed or points < MAX_FAILED:
+        return None
+    return Stop(
+        StopReason.NO_FEASIBLE,
+        f"each of {points} points all over the box failed; pass x0= where an evaluation succeeds, narrower "
+        "bounds, or max_evaluations= for a longer look",
+    )
+
+
 def nothing_new(recent: Recent) -> Stop | None:
     """All points of many generations are known, and not all fail."""
     if recent.unevaluated < recent.patience or recent.infeasible >= recent.patience:
@@ -248,6 +262,8 @@ def settled_at(search: Optimizer, view: View) -> Stop | None:
         found = np.isfinite(search._best.fun)
         reason = StopReason.REPEATED if found else StopReason.NO_FEASIBLE
         return Stop(reason, f"all {number_of_points(search._start.grid):.0f} points of the space")
+    if search.exploring is not None:
+        return nothing_found(search, search.exploring.evaluated)
     if search._distribution.own_units:  # mean and steps in the same units
         view = replace(view, mean=search._distribution.state.mean)
     xtol = None if search._start.repeats else search.xtol  # the steps of a grid never vanish
