@@ -191,6 +191,8 @@ def test_every_reason_has_its_own_words() -> None:
         "CALLBACK",
         "INTERRUPTED",
         "REPEATED",
+        "STALLED",
+        "HOPELESS",
     }
     assert {reason.name for reason in StopReason if reason.converged} == {"XTOL", "FTOL", "REPEATED"}
 

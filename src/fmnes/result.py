@@ -59,6 +59,8 @@ class StopReason(enum.Enum):
     CALLBACK = "the callback asked to stop"
     INTERRUPTED = "interrupted"
     REPEATED = "every point it would try was evaluated before"
+    STALLED = "no better value is found, and the steps stay long"
+    HOPELESS = "an earlier search has found a better value than this one can reach"
 
     @property
     def converged(self) -> bool:
@@ -82,6 +84,8 @@ _RESTARTABLE = frozenset(
         StopReason.NO_FEASIBLE,
         StopReason.NUMERICAL,
         StopReason.REPEATED,
+        StopReason.STALLED,
+        StopReason.HOPELESS,
     }
 )
 

@@ -363,7 +363,7 @@ _OTHERS: dict[str, Any] = {
     "on_error": "infeasible",
     "restarts": 0,
     "target": None,
-    "restart_from": "start",
+    "restart_from": None,
     "second_look": True,
     "evaluate_start": True,
 }

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fmnes._logging import logger, one_line
 from fmnes.identity import START, EvaluationId
 from fmnes.result import Result, Stop, View
 from fmnes.run.restarts import Plan
+from fmnes.run.settings import BOX
 from fmnes.run.snapshots import RunState
+
+
+_ORIGIN_WORDS: dict[Any, str] = {
+    "best": "the best point",
+    "uniform": "a random point",
+    ("small", BOX): "a basin that no search was in",
+}
 
 
 def begins(state: RunState, max_evaluations: int | None) -> None:
@@ -27,7 +37,7 @@ def searches_again(plan: Plan, stop: Stop, evaluations: int) -> None:
         evaluations,
         one_line(stop.message),
         "a second look" if plan.kind == "look" else f"a restart ({plan.kind})",
-        {"best": "the best point", "uniform": "a random point"}.get(plan.origin, "the start"),
+        _ORIGIN_WORDS.get((plan.kind, plan.origin)) or _ORIGIN_WORDS.get(plan.origin, "the start"),
         plan.population_size,
     )
 

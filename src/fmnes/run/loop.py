@@ -32,7 +32,7 @@ from fmnes.run.restarts import (
     is_better,
     next_search,
 )
-from fmnes.run.settings import Settings
+from fmnes.run.settings import BOX, Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.run.state import ConfirmedSearch, StartPoint, StoppedWorking
 from fmnes.search.optimizer import Optimizer
@@ -61,7 +61,7 @@ def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> P
     return next_search(
         searches_until(state, stop),
         restarts=settings.restarts,
-        restart_from=settings.restart_from,
+        restart_from=settings.restart_from or (BOX if state.opt.restarts_in_box else "start"),
         look=settings.second_look and state.opt.target is None,
         limited=left is not None or timed,
         even=state.opt.strategy.mirrored,
@@ -73,7 +73,7 @@ def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> P
 def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
     """Summaries of all searches; the present one has ended with `stop`."""
     plan, opt = state.searches.plan, state.opt
-    gained = plan.kind != "look" or has_gained(state)
+    gained = (plan.kind != "look" and plan.origin != BOX) or has_gained(state)
     return [
         *state.searches.past,
         SearchSummary(
@@ -108,15 +108,15 @@ def _first_value(state: RunState) -> float:
 
 def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> None:
     """Begin the planned search after the present one has ended with `stop`."""
-    opt = state.opt.again(
-        _origin(state, plan.origin),
-        state.searches.first.sigma0 * plan.step,
-        plan.population_size,
-        evaluations_left(state, settings),
-    )
+    left = evaluations_left(state, settings)
+    x0 = _origin(state, plan.origin)
+    if plan.origin == BOX:
+        opt = state.opt.again_in_box(stop.reason, x0, plan.kind == "small", plan.population_size, left)
+    else:
+        opt = state.opt.again(x0, state.searches.first.sigma0 * plan.step, plan.population_size, left)
     searches = state.searches
     searches.past = searches_until(state, stop)
-    if plan.kind == "look" and searches.past[-1].gained:
+    if (plan.kind == "look" or plan.origin == BOX) and searches.past[-1].gained:
         searches.confirmed_search = ConfirmedSearch.of(state.opt)
     searches.plan = plan
     state.totals.take(state.opt)
@@ -126,7 +126,7 @@ def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> N
     state.opt = opt
 
 
-def check_origin(opt: Optimizer, restart_from: str) -> None:
+def check_origin(opt: Optimizer, restart_from: str | None) -> None:
     """Raises ArgumentError unless restarts can begin at this origin."""
     if restart_from == "uniform" and not opt.has_finite_bounds:
         raise ArgumentError(
@@ -136,6 +136,8 @@ def check_origin(opt: Optimizer, restart_from: str) -> None:
 
 def _origin(state: RunState, origin: str) -> NDArray[np.float64]:
     best = state.totals.best_with(state.opt)
+    if origin == BOX:  # x0, unless it is known to fail
+        origin = "best" if state.start.made and np.isnan(state.start.value) else "start"
     if origin == "best" and best.x is not None:
         found: NDArray[np.float64] = best.x
         return found

@@ -137,7 +137,7 @@ def minimize(
     retries: int = 2,
     on_error: Literal["infeasible", "raise"] = "infeasible",
     restarts: int | Literal["bipop"] = 0,
-    restart_from: Literal["start", "best", "uniform"] = "start",
+    restart_from: Literal["start", "best", "uniform"] | None = None,
     second_look: bool = True,
     evaluate_start: bool = True,
     known: Any = (),
@@ -222,7 +222,9 @@ def minimize(
         Further searches, each with twice the population, when one ends without reaching the target. "bipop"
         mixes in small populations with shorter steps (Hansen 2009) until the budget ends, or 9 doublings.
     restart_from : {"start", "best", "uniform"}, optional
-        Where restarts begin: at x0, at the best point so far, or anywhere inside finite bounds.
+        Where restarts begin: at x0, at the best point so far, or anywhere inside finite bounds. By default at
+        x0; with "afm-nes" and finite `bounds`, in basins that no search was in, or at x0 with twice the
+        population, and a search ends where it cannot gain any more.
     second_look : bool, optional
         If a search converges (without a target) where points fail, search again from its best point, with
         longer steps and four times the population, before success is reported.
@@ -344,8 +346,7 @@ def minimize(
         surrogate=modelled,
         batch_size=batch_size(settings, executor) if modelled else 1,
     )
-    if not started:
-        opt.explore_box()
+    opt.explore_box(not started, bool(settings.restarts) and settings.restart_from is None)
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.

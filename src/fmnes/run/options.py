@@ -58,7 +58,7 @@ class RunOptions(SearchOptions, total=False):
     retries: int
     on_error: Literal["infeasible", "raise"]
     restarts: int | Literal["bipop"]
-    restart_from: Literal["start", "best", "uniform"]
+    restart_from: Literal["start", "best", "uniform"] | None
     second_look: bool
     evaluate_start: bool
     keep_evaluations: bool

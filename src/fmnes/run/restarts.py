@@ -12,13 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fmnes.result import Stop, StopReason
-from fmnes.run.settings import BIPOP
+from fmnes.run.settings import BIPOP, BOX
 from fmnes.search.saved import count
 
 KINDS = ("first", "large", "small", "look")
 
 #: Large searches of "bipop" where no budget ends the run, as in Hansen's own code.
 MAX_LARGE = 9
+#: In a box small searches get at most this multiple of the evaluations of the large ones.
+SMALL_SHARE = 3
 #: A confirmation search begins with this share of sigma0 and multiple of λ₀: wide enough to leave the place
 #: where the steps have vanished, with points enough not to be led astray again (with 2 λ₀ "fm-nes" was, on
 #: the beam of `fmnes init`).
@@ -59,7 +61,7 @@ class SearchSummary(NamedTuple):
     population_size: int
     evaluations: int
     gained: bool
-    """Whether a confirmation search found a better point; True for other searches."""
+    """Whether a confirmation search or a restart in a box found a better point; True for other searches."""
     failing: bool
     """Whether points failed where it ended, or it has seen a better value elsewhere."""
     stop: Stop
@@ -105,9 +107,12 @@ def next_search(
     look: the option `second_look`. limited: the run has a budget. even: λ must be even.
     adaptive: the method adapts λ itself.
     """
-    plan = _restart(searches, restarts, restart_from, limited, even, rng)
+    if restart_from == BOX:
+        plan = _restart_in_box(searches, restarts, limited)
+    else:
+        plan = _restart(searches, restarts, restart_from, limited, even, rng)
     if plan is None and look:
-        plan = _look(searches, CONFIRM_POPULATION_ADAPTIVE if adaptive else CONFIRM_POPULATION)
+        plan = _look(decisive(searches), CONFIRM_POPULATION_ADAPTIVE if adaptive else CONFIRM_POPULATION)
     return plan
 
 
@@ -139,6 +144,40 @@ def _restart(
     return Plan("large", double, origin=origin)
 
 
+def _restart_in_box(searches: Sequence[SearchSummary], restarts: int | str, limited: bool) -> Plan | None:
+    """A small search in a basin that no search was in, or a large one with twice the population.
+
+    The small ones get up to SMALL_SHARE times the evaluations of the large ones.
+    """
+    first = searches[0].population_size
+    used = {kind: [s.evaluations for s in searches if s.kind == kind] for kind in ("large", "small")}
+    if restarts != BIPOP and sum(map(len, used.values())) >= int(restarts):
+        return None
+    if not searches[-1].evaluations:
+        return None
+    if sum(used["small"]) <= SMALL_SHARE * sum(used["large"]):
+        return Plan("small", first, origin=BOX)
+    if restarts == BIPOP and not limited and len(used["large"]) >= MAX_LARGE:
+        return None
+    return Plan("large", first * 2 ** (len(used["large"]) + 1), origin=BOX)
+
+
+def decisive(searches: Sequence[SearchSummary]) -> Sequence[SearchSummary]:
+    """The searches up to the last one that decides the answer.
+
+    A restart in a box that ended by itself without a gain decides nothing: the best point and its search are
+    those before it.
+    """
+    last = len(searches)
+    while last > 1 and _decides_nothing(searches[last - 1]):
+        last -= 1
+    return searches[:last]
+
+
+def _decides_nothing(searched: SearchSummary) -> bool:
+    return searched.kind in ("large", "small") and not searched.gained and searched.stop.reason.restartable
+
+
 def _look(searches: Sequence[SearchSummary], more: int) -> Plan | None:
     """A confirmation search, if a search converged where points fail: its steps may have shrunk early.
 
@@ -168,16 +207,18 @@ def has_converged(searches: Sequence[SearchSummary], look: bool) -> bool:
     A confirmation search without a gain also confirms one that ended ill-conditioned, as good searches may
     at an edge of the feasible region. One that the budget cut short changes nothing.
     """
+    searches = decisive(searches)
     last = searches[-1]
-    if not last.gained and last.stop.reason in BUDGET_REASONS:
+    if last.kind == "look" and not last.gained and last.stop.reason in BUDGET_REASONS:
         return searches[-2].converged
-    if not last.gained:
+    if last.kind == "look" and not last.gained:
         return last.stop.reason.restartable and last.supported
     return last.converged and not (look and last.needs_confirmation)
 
 
 def ending(searches: Sequence[SearchSummary]) -> tuple[Stop, str]:
     """Why the run ended, and the addition of confirmation searches to the message."""
+    searches = decisive(searches)
     stop = searches[-1].stop
     doubt = "" if searches[-1].supported or not stop.reason.restartable else UNSUPPORTED
     looks = [s for s in searches if s.kind == "look"]

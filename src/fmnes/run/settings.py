@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BIPOP = "bipop"
 ORIGINS = ("start", "best", "uniform")
+#: The origin of restarts anywhere in a finite box, without restart_from.
+BOX = "box"
 
 # -- The population size for a number of workers: `population_size="workers"`
 
@@ -122,7 +124,8 @@ class Settings:
     on_error: Literal["infeasible", "raise"]
     restarts: int | str
     target: float | None
-    restart_from: str
+    restart_from: str | None
+    """None: anywhere in a finite box, if the method can, else "start"."""
     second_look: bool
     evaluate_start: bool
 
@@ -138,7 +141,8 @@ class Settings:
         settle("target", check_number("target", self.target))
         check_choice("on_error", self.on_error, ("infeasible", "raise"))
         settle("restarts", _check_restarts(self.restarts))
-        check_choice("restart_from", self.restart_from, ORIGINS)
+        if self.restart_from is not None:
+            check_choice("restart_from", self.restart_from, ORIGINS)
         for name in ("vectorized", "second_look", "evaluate_start"):
             check_flag(name, getattr(self, name))
             settle(name, bool(getattr(self, name)))

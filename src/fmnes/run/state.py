@@ -12,7 +12,7 @@ from fmnes.errors import ObjectiveError
 from fmnes.outcome import WRONG_TYPE, Outcome
 from fmnes.result import Best, Stop, StopReason, Vector, View
 from fmnes.run.restarts import KINDS, Plan, SearchSummary
-from fmnes.run.settings import ORIGINS
+from fmnes.run.settings import BOX, ORIGINS
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.saved import Saved, count, finite
 from fmnes.storage.snapshot import Arrays
@@ -102,7 +102,7 @@ class Searches:
     @classmethod
     def restore(cls, run: dict[str, Any], arrays: Arrays, opt: Optimizer, restarts: int) -> Searches:
         kind, size, step, origin = run["plan"]
-        if kind not in KINDS or origin not in ORIGINS or not 0 < step <= 1:
+        if kind not in KINDS or origin not in (*ORIGINS, BOX) or not 0 < step <= 1:
             raise ValueError(f"a search that began as {run['plan']}")
         past = [SearchSummary.restore(saved) for saved in run["searches"]]
         if len(past) != restarts:

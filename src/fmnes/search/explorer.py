@@ -1,7 +1,8 @@
 """Exploration of a finite box: generations of points that do not come from the search distribution.
 
-Until an evaluation succeeds, the points are spread over the box (spread.py). They fill the slots of ordinary
-generations, so that the log, snapshots, workers and `ask` see nothing special; they make no update.
+Until an evaluation succeeds, the points are spread over the box (spread.py). Before a restart in the box,
+they look for a basin that no search was in (basins.py). They fill the slots of ordinary generations, so that
+the log, snapshots, workers and `ask` see nothing special; they make no update.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ from numpy.typing import NDArray
 from fmnes.bounds import Bounds
 from fmnes.errors import SnapshotError
 from fmnes.result import Vector
+from fmnes.search.basins import (
+    STEP,
+    distance_between,
+    hill_between,
+    nearest_optima,
+    next_start,
+    points_on_the_way,
+)
 from fmnes.search.saved import Saved, count, finite, shaped
 from fmnes.search.spread import CANDIDATES, first_step_share, spread_points
 
@@ -24,6 +33,14 @@ Floats = NDArray[np.float64]
 MAX_FAILED = 3000
 #: Earlier points that are kept; beyond it every second one is dropped.
 MAX_POINTS = 6000
+#: Points per dimension that are spread over the box before the first restart, …
+FIRST_SAMPLE = 10
+#: … and, each time twice as many up to the second number, when no archived point may be a start.
+SAMPLE, MAX_SAMPLE = 8, 64
+#: Evaluations for the hill test after which more points are spread instead.
+MAX_TESTS = 12
+#: Samples in a row without a start, as on a plateau, after which a search begins at the last point.
+MAX_SAMPLES = 4
 
 
 class Begin(NamedTuple):
@@ -37,42 +54,145 @@ class Begin(NamedTuple):
 class Explorer:
     """The points evaluated in a box so far, and the points to evaluate before the search begins."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, first: bool = True, restarts: bool = False) -> None:
+        """first: explore until an evaluation succeeds. restarts: begin restarts anywhere in the box."""
         self._lower, self._upper = bounds.lower, bounds.upper
+        d = len(bounds.lower)
+        self.first, self.restarts = first, restarts
         self.exploring = False
         """Whether generations consist of points from here."""
         self.succeeded = False
         """Whether an evaluation has succeeded."""
         self.evaluated = 0
         """Points evaluated so far."""
-        self._points = np.empty((0, len(bounds.lower)))
+        self.best = np.inf
+        """The best value so far."""
+        self._points = np.empty((0, d))
         """Those that are kept, in the unit box."""
         self._values = np.empty(0)
         """Their values; NaN for failed ones."""
+        self._tried = np.empty(0, dtype=bool)
+        """Which of them were considered as starts."""
+        self._queue = np.empty((0, d))
+        """Points to evaluate next."""
+        self._answers = np.empty(0)
+        """Values of those before them that belong together."""
+        self._candidate = np.empty(0)
+        """A possible start, and its value, while the way to it is tested. (d + 1,)"""
+        self._optima = np.empty((0, d + 1))
+        """Where searches have ended, and their best values."""
+        self._starts = np.empty((0, d))
+        """Where searches have begun after an exploration."""
+        self._sample = 0
+        """Points of the next sample; 0: there was none."""
+        self._samples = self._tests = 0
+        """Samples, and evaluations for the hill test, since the last search."""
 
     @property
     def _d(self) -> int:
         return len(self._lower)
 
+    # -- the points of a generation
+
     def next_points(self, rng: np.random.Generator, drawn: Floats) -> Floats:
-        """Return the points of the next generation; drawn: its draws of the search distribution. (n, d)"""
-        candidates = rng.random((len(drawn), CANDIDATES, self._d))
-        return self._out(spread_points(self._points, candidates, self._in(drawn), self.evaluated))
+        """Return the points of the next generation; drawn: its draws of the search distribution. (≤ n, d)"""
+        if not self.succeeded:
+            candidates = rng.random((len(drawn), CANDIDATES, self._d))
+            return self._out(spread_points(self._points, candidates, self._in(drawn), self.evaluated))
+        return self._out(self._queue[: len(drawn)])
 
     def add(self, x: Floats, f: Floats) -> None:
         """Store evaluated points, NaN for a failed one."""
+        f = np.where(np.isfinite(f), f, np.nan)
         self.evaluated += len(f)
-        self.succeeded = self.succeeded or bool(np.isfinite(f).any())
+        if not np.isnan(f).all():
+            self.succeeded = True
+            self.best = min(self.best, float(np.nanmin(f)))
         self._points = np.concatenate((self._points, self._in(x)))
-        self._values = np.concatenate((self._values, np.where(np.isfinite(f), f, np.nan)))
+        self._values = np.concatenate((self._values, f))
+        self._tried = np.concatenate((self._tried, np.zeros(len(f), dtype=bool)))
         if len(self._values) > MAX_POINTS:
-            self._points, self._values = self._points[::2], self._values[::2]
+            self._points, self._values, self._tried = self._points[::2], self._values[::2], self._tried[::2]
 
-    def begin(self) -> Begin:
+    @property
+    def needs_success(self) -> bool:
+        """Whether points are spread over the box because none has worked."""
+        return self.first and not self.succeeded
+
+    def begin_at_success(self) -> Begin:
         """End the exploration after the first success, and return where the search begins."""
+        i = int(np.nanargmin(self._values))
+        return self._begin(self._points[i], first_step_share(self.evaluated, self._d))
+
+    # -- restarts
+
+    def note_search(self, x: Vector | None, value: float) -> None:
+        """Note where a search has ended, and its best value; None: nowhere that is worth to be avoided."""
+        if x is not None and np.isfinite(value):
+            self._optima = np.concatenate((self._optima, np.append(self._in(x), value)[None]))
+
+    def look_for_start(self, rng: np.random.Generator) -> Begin | None:
+        """Return where the next search begins; None: `next_points` have to be evaluated first."""
+        self.exploring = True
+        self._samples = self._tests = 0
+        if not self.succeeded:
+            return None
+        if not self._sample:
+            self._spread(rng, FIRST_SAMPLE * self._d)
+            self._sample = SAMPLE * self._d
+            return None
+        return self._pick(rng)
+
+    def take(self, f: Floats, rng: np.random.Generator) -> Begin | None:
+        """Take the values of the points of a generation; return where the search begins, if that is known."""
+        self._queue = self._queue[len(f) :]
+        self._answers = np.concatenate((self._answers, f))
+        if len(self._queue):
+            return None
+        answers, self._answers = self._answers, np.empty(0)
+        if self._candidate.size:
+            start, value = self._candidate[:-1], float(self._candidate[-1])
+            self._candidate = np.empty(0)
+            nearest = nearest_optima(start, self._optima[:, :-1])
+            if hill_between(answers, value, self._optima[nearest, -1]):
+                return self._begin_in_basin(start)
+        return self._pick(rng)
+
+    def _pick(self, rng: np.random.Generator) -> Begin | None:
+        """Begin at an archived point, test the way to it, or spread more points."""
+        if self._tests < MAX_TESTS:
+            taken = np.concatenate((self._optima[:, :-1], self._starts))
+            found = next_start(self._points, self._values, self._tried, taken)
+            self._tried[found.examined] = True
+            if found.number >= 0:
+                start = self._points[found.number]
+                if not len(self._optima):
+                    return self._begin_in_basin(start)
+                self._candidate = np.append(start, self._values[found.number])
+                self._queue = points_on_the_way(start, self._optima[:, :-1])
+                self._tests += len(self._queue)
+                return None
+        if self._samples == MAX_SAMPLES:
+            return self._begin_in_basin(self._points[-1])
+        self._tests = 0
+        self._samples += 1
+        self._spread(rng, self._sample)
+        self._sample = min(2 * self._sample, MAX_SAMPLE * self._d)
+        return None
+
+    def _spread(self, rng: np.random.Generator, n: int) -> None:
+        candidates = rng.random((n, CANDIDATES, self._d))
+        self._queue = spread_points(self._points, candidates, None, 0)
+
+    def _begin_in_basin(self, start: Floats) -> Begin:
+        return self._begin(start, STEP * distance_between(len(self._points), self._d))
+
+    def _begin(self, start: Floats, share: float) -> Begin:
         self.exploring = False
-        x = self._out(self._points[int(np.nanargmin(self._values))])
-        return Begin(x, first_step_share(self.evaluated, self._d))
+        self._starts = np.concatenate((self._starts, start[None]))
+        return Begin(self._out(start), min(share, 1.0))
+
+    # -- units, and saving
 
     def _in(self, x: Floats) -> Floats:
         """Convert points to the unit box. Halves, as a width may be too large for floating point."""
@@ -84,18 +204,35 @@ class Explorer:
         return x
 
     def dump(self) -> Saved:
-        return {"explorer": [self.exploring, self.succeeded, self.evaluated]}, {
-            "explorer.points": self._points,
-            "explorer.values": self._values,
+        flags = [self.first, self.restarts, self.exploring, self.succeeded]
+        counts = [self.evaluated, self._sample, self._samples, self._tests]
+        return {"explorer": [flags, counts]}, {
+            "explorer.best": np.asarray(self.best),
+            **{f"explorer.{name}": getattr(self, f"_{name}") for name in _ARRAYS},
         }
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Restore into a new explorer."""
-        values = arrays["explorer.values"]
-        self._values = shaped(values, (values.size,))
-        self._points = finite(arrays["explorer.points"], (values.size, self._d))
-        self.exploring, self.succeeded, self.evaluated = metadata["explorer"]
-        if type(self.exploring) is not bool or type(self.succeeded) is not bool:
-            raise SnapshotError(f"exploration {metadata['explorer']!r}")
-        if count(self.evaluated) < values.size:
-            raise SnapshotError(f"{values.size} points of {self.evaluated}")
+        flags, counts = metadata["explorer"]
+        if len(flags) != 4 or not all(type(flag) is bool for flag in flags):
+            raise SnapshotError(f"exploration {flags!r}")
+        self.first, self.restarts, self.exploring, self.succeeded = flags
+        self.evaluated, self._sample, self._samples, self._tests = map(count, counts)
+        found = {name: arrays[f"explorer.{name}"] for name in _ARRAYS}
+        n, d = len(found["values"]), self._d
+        self._values = shaped(found["values"], (n,))
+        self._answers = shaped(found["answers"], (len(found["answers"]),))
+        self._tried = shaped(found["tried"], (n,), kinds="b")
+        self._points = finite(found["points"], (n, d))
+        self._queue = finite(found["queue"], (len(found["queue"]), d))
+        self._starts = finite(found["starts"], (len(found["starts"]), d))
+        self._optima = finite(found["optima"], (len(found["optima"]), d + 1))
+        self._candidate = finite(found["candidate"], (d + 1,) if found["candidate"].size else (0,))
+        self.best = float(shaped(arrays["explorer.best"], ()))
+        if self.evaluated < n or (self._candidate.size and not len(self._optima)):
+            raise SnapshotError(f"{n} points of {self.evaluated}, {len(self._optima)} optima")
+        if self.exploring and self.succeeded and not len(self._queue):
+            raise SnapshotError("an exploration without points to evaluate")
+
+
+_ARRAYS = ("points", "values", "tried", "queue", "answers", "candidate", "optima", "starts")

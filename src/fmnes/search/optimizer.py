@@ -20,13 +20,14 @@ from fmnes.arguments import (
     check_rng,
     suggest_options,
 )
+from fmnes.bounds import first_step
 from fmnes.errors import ArgumentError, FmnesError, SnapshotError, UsageError
 from fmnes.identity import EvaluationId
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
 from fmnes.search.archive import Archive, read_known
 from fmnes.search.distribution import Distribution, shaped_by
-from fmnes.search.explorer import Explorer
+from fmnes.search.explorer import Begin, Explorer
 from fmnes.search.generation import Generation
 from fmnes.search.modelled import (
     check_surrogate,
@@ -42,7 +43,7 @@ from fmnes.search.polling import Poll, next_poll
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.screen import Screened, Source, poll_only, screen
 from fmnes.search.start import Start
-from fmnes.search.stopping import Recent, settled_at, stop_at
+from fmnes.search.stopping import Gains, Recent, settled_at, stop_at
 from fmnes.space import Space, is_space, read_space, unpack
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
@@ -236,7 +237,9 @@ class Optimizer(Generic[X, Xs]):
         self.timed = False
         """Does a limit of time end the run?"""
         self._explorer: Explorer | None = None
-        """Looks for the first success all over a finite box; None: it is searched for around the start."""
+        """Looks all over a finite box for the first success and for starts of restarts; None: neither."""
+        self.gains: Gains | None = None
+        """The gains so far; None except with restarts in a box."""
         if x0 is None or (self.space is not None and not self.space.has_start):
             self.explore_box()
 
@@ -370,16 +373,32 @@ class Optimizer(Generic[X, Xs]):
         """The explorer while generations consist of its points."""
         return self._explorer if self._explorer is not None and self._explorer.exploring else None
 
-    def explore_box(self) -> None:
-        """Look all over the box until an evaluation succeeds, as no start was given.
+    def explore_box(self, first: bool = True, restarts: bool = False) -> None:
+        """Evaluate points all over the box, not only those of the search distribution.
 
         Only methods that adapt the population do this; published ones stay as they are. It needs finite
         bounds and excludes overlapping generations and resampling.
+
+        Parameters
+        ----------
+        first : bool, optional
+            Until an evaluation succeeds, as no start was given.
+        restarts : bool, optional
+            Before restarts, which then begin anywhere in the box. Not if all coordinates are discrete.
         """
         fixed = self.overlap_scheduler is not None or self._start.max_redraws is not None
-        bounds = None if fixed or self._best.x is not None else self._start.finite_bounds
-        if bounds is not None and self.strategy.adapts_population_size:
-            self._explorer = Explorer(bounds)
+        bounds = None if fixed else self._start.finite_bounds
+        first = first and self._best.x is None  # else one of the known points works
+        restarts = restarts and not self._start.repeats
+        self._explorer = None
+        if bounds is not None and self.strategy.adapts_population_size and (first or restarts):
+            self._explorer = Explorer(bounds, first, restarts)
+            self.gains = Gains(len(self.x0), False, np.inf) if restarts else None
+
+    @property
+    def restarts_in_box(self) -> bool:
+        """Whether restarts begin anywhere in the box."""
+        return self._explorer is not None and self._explorer.restarts
 
     def note_start(self, value: float) -> None:
         """Note the value of the start, which was evaluated outside this search.
@@ -392,7 +411,7 @@ class Optimizer(Generic[X, Xs]):
         self.start_failed = bool(np.isnan(value)) and self.strategy.adapts_population_size
         if self._explorer is not None:
             self._explorer.add(self._distribution.nearest(self._start.x0)[None], np.array([value]))
-            self._explorer.exploring = not self._explorer.succeeded
+            self._explorer.exploring = self._explorer.needs_success
 
     def _to_user(self, x: Vector) -> X:
         """Return a point as the user sees it."""
@@ -578,6 +597,49 @@ class Optimizer(Generic[X, Xs]):
             self._surrogate.begin_search()
             opt._surrogate = self._surrogate
         opt.timed = self.timed
+        if self._explorer is not None and self._explorer.restarts:
+            self._explorer.exploring, self._explorer.first = False, False
+            opt._explorer = self._explorer
+        return opt
+
+    def again_in_box(
+        self,
+        reason: StopReason,
+        x0: Vector,
+        look: bool,
+        population_size: int,
+        max_evaluations: int | None,
+    ) -> Self:
+        """Return a restart somewhere in the box, with the same random generator and archive.
+
+        Parameters
+        ----------
+        reason : StopReason
+            Why this search has ended.
+        x0 : ndarray
+            Where it starts, in internal coordinates, if it does not look for a start.
+        look : bool
+            Evaluate points all over the box first, and start in a basin that no search was in.
+        population_size : int
+            Points in its first generation.
+        max_evaluations : int or None
+            Its budget.
+
+        Returns
+        -------
+        Optimizer
+            The new search.
+        """
+        bounds, explorer = self._start.finite_bounds, self._explorer
+        assert bounds is not None and explorer is not None
+        if self.gains is not None and reason is not StopReason.STALLED:
+            ended = self.gains.x if reason is StopReason.HOPELESS else self._distribution.mean
+            explorer.note_search(ended, self.gains.best)
+        steps = first_step(bounds.lower, bounds.upper, len(x0))
+        opt = self.again(x0, steps, population_size, max_evaluations)
+        opt.gains = Gains(len(x0), True, explorer.best)
+        if look:
+            opt._begin_at(explorer.look_for_start(opt.rng))
         return opt
 
     def _check_duplicates(self, current: Generation) -> None:
@@ -743,8 +805,10 @@ class Optimizer(Generic[X, Xs]):
                 self._current = proposed
                 return proposed
         z, x, inside = self._distribution.draw(self._distribution.draws)
-        if self._explorer is not None and self._explorer.exploring:
-            x = self._distribution.nearest(self._explorer.next_points(self.rng, x))
+        if self.exploring is not None:
+            x = self._distribution.nearest(self.exploring.next_points(self.rng, x))
+            if len(x) < len(z) * (2 if self.strategy.mirrored else 1):
+                return self._evaluate_only(z, x)
             inside = None
         elif self._surrogate is not None and (
             waiting := screened_generation(self, self._surrogate, z, x, inside)
@@ -774,12 +838,17 @@ class Optimizer(Generic[X, Xs]):
 
     def _evaluate_poll(self, poll: Poll) -> Generation:
         """Begin a generation of these points."""
-        distribution, n = self._distribution, len(poll.points)
-        z = np.zeros((distribution.draws, len(self.x0)))
-        x = np.resize(poll.points, (distribution.population_size, len(self.x0)))
-        self._current = Generation.of(z, x, poll_only(n, len(x)))
-        self._current.poll = poll.polled
-        return self._current
+        z = np.zeros((self._distribution.draws, len(self.x0)))
+        current = self._evaluate_only(z, poll.points)
+        current.poll = poll.polled
+        return current
+
+    def _evaluate_only(self, z: NDArray[np.float64], points: NDArray[np.float64]) -> Generation:
+        """Begin a generation that evaluates these points, at most λ, and leaves the other slots unused."""
+        size = self._distribution.population_size
+        x = np.resize(points, (size, len(self.x0)))
+        self._current = current = Generation.of(z, x, poll_only(len(points), size))
+        return current
 
     def _take_poll(self, current: Generation, polled: int) -> None:
         """Restart the distribution at a better neighbour, or note that there is none."""
@@ -874,7 +943,8 @@ class Optimizer(Generic[X, Xs]):
             if self._surrogate is not None and values is not None:
                 z, f = ranked_slots(self, self._surrogate, current, values)
             # Updates from failures alone would contract the search to the start, which fails too.
-            if not ((self.start_failed or self._explorer is not None) and self._best.x is None):
+            lost = self.start_failed or (self._explorer is not None and self._explorer.needs_success)
+            if not (lost and self._best.x is None):
                 self._distribution.update(z, f)
             # On a grid σ may shrink without limit while the margin keeps the steps.
             shrinkage = 0.0 if self._start.repeats else math.log(before) - math.log(self.sigma)
@@ -884,6 +954,9 @@ class Optimizer(Generic[X, Xs]):
             )
             self._recent.add(feasible, current.evaluated > 0, len(current.f), shrinkage, n_feasible)
             self._feasible_share = n_feasible / len(current.f)
+            if self.gains is not None:
+                shape = self._distribution.shape
+                self.gains.add(current.x, current.f, float(shape.sigma) * float(shape.axis_lengths.max()))
         if self._explorer is not None:
             self._explore(self._explorer, current)
         self.generation += 1
@@ -892,17 +965,26 @@ class Optimizer(Generic[X, Xs]):
             self._archive.forget_oldest()
 
     def _explore(self, explorer: Explorer, current: Generation) -> None:
-        """Note a generation; begin the search at its best point if one has succeeded."""
+        """Note a generation; begin the search when it is known where."""
         evaluated = current.source == Source.EVALUATED
+        was_lost = not explorer.succeeded
         explorer.add(current.x[evaluated], current.f[evaluated])
         if not explorer.succeeded:
-            explorer.exploring = True
-            return
-        if explorer.exploring:
-            begin = explorer.begin()
+            explorer.exploring = explorer.exploring or explorer.first
+        elif explorer.exploring and current.poll is None:
+            used = current.source != Source.UNUSED
+            self._begin_at(
+                explorer.begin_at_success() if was_lost else explorer.take(current.f[used], self.rng)
+            )
+        if explorer.succeeded and not explorer.restarts:
+            self._explorer = None
+
+    def _begin_at(self, begin: Begin | None) -> None:
+        """Begin the search after an exploration; None: the exploration goes on."""
+        if begin is not None:
             self._distribution.begin_at(begin.x, begin.share)
             self._recent = Recent.for_problem(len(self.x0), self.population_size, self._start.repeats)
-        self._explorer = None
+            self.start_failed = False
 
     # -- saving ----------------------------------------------------------------------------------------------
 
@@ -987,10 +1069,7 @@ class Optimizer(Generic[X, Xs]):
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self._best)]
         parts.append(self._archive.dump())
-        if self._surrogate is not None:
-            parts.append(self._surrogate.dump())
-        if self._explorer is not None:
-            parts.append(self._explorer.dump())
+        parts += [part.dump() for part in (self._explorer, self.gains, self._surrogate) if part is not None]
         if self._current is not None:
             parts.append(self._current.dump())
         if self.overlap_scheduler is not None:
@@ -1068,6 +1147,7 @@ class Optimizer(Generic[X, Xs]):
                 raise SnapshotError("an exploration of a box without finite bounds")
             opt._explorer = Explorer(start.finite_bounds)
             opt._explorer.restore(metadata, arrays)
+        opt.gains = Gains.restored(metadata, arrays, d) if "gains" in metadata else None
         if opt.overlap_scheduler is not None:
             opt.overlap_scheduler.restore(metadata, arrays)
         elif "current.z" in arrays:

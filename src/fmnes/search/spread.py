@@ -18,16 +18,16 @@ FROM_DISTRIBUTION = 4
 FIRST_STEP = 0.4
 
 
-def spread_points(before: Floats, candidates: Floats, drawn: Floats, n: int) -> Floats:
+def spread_points(before: Floats, candidates: Floats, drawn: Floats | None, n: int) -> Floats:
     """Return the next points: the candidate that is farthest from all earlier points, or a drawn point.
 
     before: all earlier points (k, d). candidates: some for each new point (m, c, d). drawn: a draw of the
     search distribution for each new point (m, d); every fourth point, counted from the n points evaluated
-    in this way so far, is that draw.
+    in this way so far, is that draw. None: no point is drawn.
     """
-    points = np.empty_like(drawn)
+    points = np.empty((len(candidates), candidates.shape[2]))
     for i, some in enumerate(candidates):
-        if (n + i) % FROM_DISTRIBUTION == FROM_DISTRIBUTION - 1:
+        if drawn is not None and (n + i) % FROM_DISTRIBUTION == FROM_DISTRIBUTION - 1:
             points[i] = drawn[i]
             continue
         distance2 = np.full(len(some), np.inf)

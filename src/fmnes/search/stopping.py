@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
-from fmnes.result import Best, Stop, StopReason, View
-from fmnes.search.explorer import MAX_FAILED
+from fmnes.result import Best, Stop, StopReason, Vector, View
+from fmnes.search.explorer import MAX_FAILED, Explorer
 from fmnes.search.polling import all_known, next_poll, number_of_points
 from fmnes.search.saved import Saved, count, finite, shaped
 
@@ -39,6 +39,19 @@ FAILING_SHARE = 0.05
 SUPPORT = 0.33
 #: Steps that are shorter than supported by more than this, as a logarithm, have shrunk by chance.
 MAX_UNSUPPORTED = 3.0
+
+#: A search of a run with restarts in a box has stalled after this number of generations, and this multiple of
+#: d/λ more, without a gain, …
+STALL, STALL_PER_DIMENSION = 40, 60
+#: … unless its longest step is below this share of that at the last gain.
+STALL_STEP = 0.3
+#: A gain is more than this share of the value.
+GAIN = 1e-9
+#: A restart in a box is hopeless from this generation on if the best value of the run is farther away than
+#: this multiple of what it gains in that number of generations, and of the spread of its values.
+HOPELESS_GENERATIONS, HOPELESS_GAINS = 5, 3.0
+#: Smallest tolerances of a restart in a box: the budget is for other basins.
+RESTART_TOLERANCE = 1e-9
 
 
 @dataclass
@@ -132,6 +145,81 @@ class Recent:
             raise SnapshotError(f"unsupported {self.unsupported}, wanted a finite number from 0 on")
 
 
+@dataclass
+class Gains:
+    """The gains of one search of a run with restarts in a box."""
+
+    d: int
+    restart: bool
+    """Whether it is a restart."""
+    before: float
+    """The best value of the run before it."""
+    generation: int = 0
+    """Its generations so far."""
+    x: Vector | None = None
+    """Its best point, …"""
+    best: float = np.inf
+    """… the value there, …"""
+    gained_at: int = 0
+    """… the generation of the last gain, …"""
+    step: float = np.inf
+    """… and its longest step then."""
+    size: int = 1
+    """λ of the last generation."""
+    spread: float = np.nan
+    """Median minus minimum of the last generation."""
+    bests: list[float] = field(default_factory=list)
+    """The best values after each of the last HOPELESS_GENERATIONS generations."""
+
+    def add(self, x: NDArray[np.float64], f: NDArray[np.float64], longest: float) -> None:
+        """Add a generation of these points; longest: the longest step after it."""
+        self.generation += 1
+        self.size = len(f)
+        succeeded = f[np.isfinite(f)]
+        self.spread = float(np.median(succeeded) - succeeded.min()) if len(succeeded) > 1 else np.nan
+        if len(succeeded) and succeeded.min() < self.best:
+            i = int(np.nanargmin(f))
+            if not self.best - f[i] <= GAIN * abs(f[i]):
+                self.gained_at, self.step = self.generation, longest
+            self.x, self.best = x[i].copy(), float(f[i])
+        self.bests = [*self.bests, self.best][-HOPELESS_GENERATIONS:]
+
+    def dump(self) -> Saved:
+        counts = [self.restart, self.generation, self.gained_at, self.size]
+        numbers = [self.before, self.best, self.step, self.spread, *self.bests]
+        arrays = {"gains.numbers": np.array(numbers)}
+        return {"gains": counts}, arrays if self.x is None else {**arrays, "gains.x": self.x}
+
+    @classmethod
+    def restored(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], d: int) -> Gains:
+        restart, *counts = metadata["gains"]
+        if type(restart) is not bool:
+            raise SnapshotError(f"gains of a restart {restart!r}")
+        numbers = arrays["gains.numbers"]
+        before, best, step, spread, *bests = shaped(numbers, (numbers.size,)).tolist()
+        x = finite(arrays["gains.x"], (d,)) if "gains.x" in arrays else None
+        generation, gained_at, size = map(count, counts)
+        return cls(d, restart, before, generation, x, best, gained_at, step, size, spread, bests)
+
+
+def stalled(gains: Gains, longest: float) -> Stop | None:
+    """No gain for many generations while the steps stay long; longest: the longest step now."""
+    without = gains.generation - gains.gained_at
+    if without <= STALL + STALL_PER_DIMENSION * gains.d / gains.size or longest < STALL_STEP * gains.step:
+        return None
+    return Stop(StopReason.STALLED, f"{without} generations without a gain over {gains.best:.6g}")
+
+
+def hopeless(gains: Gains) -> Stop | None:
+    """A restart neither gains enough nor has values different enough to reach the best of the run."""
+    if not gains.restart or gains.generation <= HOPELESS_GENERATIONS or not math.isfinite(gains.before):
+        return None
+    reach = max(gains.spread, gains.bests[0] - gains.best) if math.isfinite(gains.bests[0]) else np.inf
+    if math.isnan(gains.spread) or not gains.best - HOPELESS_GAINS * reach > gains.before:
+        return None
+    return Stop(StopReason.HOPELESS, f"{gains.best:.6g}, and {gains.before:.6g} before")
+
+
 def target_reached(best: Best, target: float | None) -> Stop | None:
     if target is None or not best.fun <= target:
         return None
@@ -157,8 +245,11 @@ def nothing_feasible(recent: Recent) -> Stop | None:
     return None
 
 
-def nothing_found(search: Optimizer, points: int) -> Stop | None:
+def nothing_found(search: Optimizer, explorer: Explorer) -> Stop | None:
     """The exploration of a box has not found a point that works, and no budget ends it."""
+    points = explorer.evaluated
+    if explorer.succeeded:
+        return None
     if search._recent.unevaluated >= search._recent.patience:
         return Stop(StopReason.NO_FEASIBLE, "all points of the box that it tries are known to fail")
     if search.max_evaluations is not None or search.timed or points < MAX_FAILED:
@@ -263,12 +354,19 @@ def settled_at(search: Optimizer, view: View) -> Stop | None:
         reason = StopReason.REPEATED if found else StopReason.NO_FEASIBLE
         return Stop(reason, f"all {number_of_points(search._start.grid):.0f} points of the space")
     if search.exploring is not None:
-        return nothing_found(search, search.exploring.evaluated)
+        return nothing_found(search, search.exploring)
     if search._distribution.own_units:  # mean and steps in the same units
         view = replace(view, mean=search._distribution.state.mean)
     xtol = None if search._start.repeats else search.xtol  # the steps of a grid never vanish
+    ftol, gains = search.ftol, search.gains
+    if gains is not None and gains.restart:
+        xtol = None if xtol is None else max(xtol, RESTART_TOLERANCE)
+        ftol = None if ftol is None else max(ftol, RESTART_TOLERANCE)
     steps = _in_real_coordinates(search, view)
-    return search_ended(view, search._recent, search._start.sigma, xtol=xtol, ftol=search.ftol, steps=steps)
+    stop = search_ended(view, search._recent, search._start.sigma, xtol=xtol, ftol=ftol, steps=steps)
+    if gains is not None and stop is None:
+        stop = stalled(gains, view.sigma * float(view.axis_lengths.max())) or hopeless(gains)
+    return stop
 
 
 def limit_reached(search: Optimizer) -> Stop | None:
