@@ -11,7 +11,6 @@ from fmnes.run.restarts import Plan
 from fmnes.run.settings import BOX
 from fmnes.run.snapshots import RunState
 
-
 _ORIGIN_WORDS: dict[Any, str] = {
     "best": "the best point",
     "uniform": "a random point",
