@@ -346,7 +346,7 @@ def test_failed_evaluations_are_counted_in_one_way() -> None:
         max_evaluations=3000,
         callback=lambda view: seen.append((view, failed)),
     )
-    assert result.n_infeasible == failed > 1 and result.history["restart"][-1] == 2
+    assert result.n_infeasible == failed > 1 and result.history["restart"][-1] >= 2
     assert all(view.n_infeasible == count for view, count in seen)
 
 
