@@ -244,3 +244,26 @@ def test_the_kept_points_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
         result = minimize(lambda x: math.nan, bounds=UNIT, rng=1, max_evaluations=500)
     assert result.nfev == 500
     assert 0 < len(seen[0].exploring._points) <= 64
+
+
+def test_no_restart_follows_where_no_point_of_the_box_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmnes.search.stopping.MAX_FAILED", 60)
+    result = minimize(lambda x: math.nan, bounds=UNIT, rng=1, restarts=3)
+    assert result.stop_reason is StopReason.NO_FEASIBLE and result.nfev < 80
+
+
+def test_failures_of_an_exploration_can_be_taken_back(tmp_path: Path) -> None:
+    """As when a licence was missing: the run becomes the one that never broke."""
+    licence = False
+
+    def fun(x: Any) -> float:
+        if not licence:
+            raise fmnes.Infeasible("no licence")
+        return corner(x)
+
+    broken = minimize(fun, bounds=UNIT, rng=1, max_evaluations=100, run_dir=tmp_path / "run")
+    assert broken.n_infeasible == 100
+    licence = True
+    mended = resume(tmp_path / "run", fun, forget_failures=True, max_evaluations=900)
+    whole = minimize(corner, bounds=UNIT, rng=1, max_evaluations=900)
+    assert (mended.fun, mended.nfev, mended.n_infeasible) == (whole.fun, whole.nfev, whole.n_infeasible)

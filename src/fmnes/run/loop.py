@@ -58,6 +58,8 @@ def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> P
     left = evaluations_left(state, settings)
     if not stop.reason.restartable or (left is not None and left <= 0):
         return None
+    if stop.reason is StopReason.NO_FEASIBLE and state.opt.exploring is not None:
+        return None  # no point of the whole box has worked
     return next_search(
         searches_until(state, stop),
         restarts=settings.restarts,
