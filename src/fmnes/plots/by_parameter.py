@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.plots import drawing
-from fmnes.plots.data import Floats, Source, Table, with_evaluations
 from fmnes.plots.history import failing, plural, restarts
+from fmnes.reading.data import Floats, Source, Table, with_evaluations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,116 +1,11 @@
-"""What is to be drawn, as plain columns, whatever it was given as."""
+"""The best value so far against the evaluations."""
 
 from __future__ import annotations
-
-import os
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.arguments import shown
-from fmnes.errors import ArgumentError
-from fmnes.evaluations import Evaluations
-from fmnes.parameters import is_log
-from fmnes.reading.run import Run, read_run
-from fmnes.result import Columns, Result
-
-Floats = NDArray[np.float64]
-
-
-class Table(NamedTuple):
-    """The evaluations in their order, without what was lost: that says nothing of the point. Columns: (n,)"""
-
-    restart: NDArray[np.int64]
-    generation: NDArray[np.int64]
-    value: Floats
-    """NaN where it failed."""
-    failed: NDArray[np.bool_]
-    reason: NDArray[Any]
-    points: dict[str, Floats]
-    """In the user's units. Empty where they are not known: of very long points, and before the first one."""
-
-    def __len__(self) -> int:
-        return len(self.value)
-
-
-class PlotData(NamedTuple):
-    label: str
-    """Of a run directory its name; otherwise empty."""
-    history: Columns
-    table: Table | None
-    """None: a result that was not asked to keep them."""
-    best: dict[str, float]
-    """The best point so far by name; empty if there is none, or no table to say the names."""
-    fun: float
-    evaluations: int
-    """How many there are."""
-    logs: frozenset[str]
-    """The parameters whose scale is a logarithm."""
-
-
-#: A result, a run directory, or a run that was read.
-Source = Result | Run | str | os.PathLike[str]
-
-
-def read(found: Source, argument: str = "run") -> PlotData:
-    if isinstance(found, (str, os.PathLike)):
-        found = read_run(found)
-    if isinstance(found, Run):
-        evaluations: Evaluations | None = found.evaluations
-        label, x, fun, nfev = found.path.name, found.best.x, found.best.fun, 0
-    elif isinstance(found, Result):
-        evaluations, label, x, fun, nfev = found.evaluations, "", found.x, found.fun, found.nfev
-        if evaluations is None and not found.history:
-            raise ArgumentError(
-                f"{argument}: found a result without history and evaluations, as of an Optimizer; "
-                "wanted one of minimize, or a run directory"
-            )
-    else:
-        raise ArgumentError(
-            f"{argument}: found {shown(found)}, wanted a fmnes.Result, a run directory or a fmnes.Run"
-        )
-    table = None if evaluations is None else _table(evaluations)
-    return PlotData(
-        label=label,
-        history=found.history,
-        table=table,
-        best={} if x is None or table is None else _named(x, table),
-        fun=float(fun),
-        evaluations=len(table) if table is not None else nfev,
-        logs=frozenset(name for name, p in (found.parameters or {}).items() if is_log(p)),
-    )
-
-
-def with_evaluations(found: Source) -> tuple[PlotData, Table]:
-    """The same, for what cannot be drawn without them."""
-    given = read(found)
-    if given.table is None:
-        raise ArgumentError(
-            "run: found a result without its evaluations, wanted one of "
-            "minimize(..., keep_evaluations=True), or a run directory"
-        )
-    return given, given.table
-
-
-def _table(evaluations: Evaluations) -> Table:
-    kept = evaluations.status != "lost"
-    # The log is untrusted: anything but a number is a missing value.
-    value = np.where(np.isfinite(evaluations.value[kept]), evaluations.value[kept], np.nan)
-    reason = np.where(evaluations.reason == "", evaluations.fault, evaluations.reason)[kept]
-    return Table(
-        restart=evaluations.restart[kept],
-        generation=evaluations.generation[kept],
-        value=value,
-        failed=np.isnan(value),
-        reason=np.where(reason == "", "no reason given", reason),
-        points={name: column[kept].astype(float) for name, column in evaluations.parameters.items()},
-    )
-
-
-def _named(x: Any, table: Table) -> dict[str, float]:
-    values = x.values() if isinstance(x, dict) else x
-    return dict(zip(table.points, map(float, values), strict=False))  # the points may be unknown
+from fmnes.reading.data import Floats, RunData
 
 
 def improvements(value: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -120,7 +15,7 @@ def improvements(value: Floats) -> tuple[NDArray[np.int64], Floats]:
     return better + 1, best[better]
 
 
-def course(given: PlotData) -> tuple[Floats, Floats, int]:
+def course(given: RunData) -> tuple[Floats, Floats, int]:
     """Where the best value changed, the best from there on, and how many evaluations there were.
 
     Of a result without evaluations it is known at the end of each generation only.

@@ -13,7 +13,8 @@ from fmnes._text import group_reasons
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.plots import drawing
-from fmnes.plots.data import PlotData, Source, Table, course, read, with_evaluations
+from fmnes.plots.data import course
+from fmnes.reading.data import RunData, Source, Table, read, with_evaluations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -196,7 +197,7 @@ def _draw_dots(axes: Any, x: NDArray[Any], values: NDArray[np.float64], label: s
         )
 
 
-def _ending(given: PlotData) -> str:
+def _ending(given: RunData) -> str:
     best = f"best {drawing.number(given.fun)}" if np.isfinite(given.fun) else "no success"
     return f"{best} after {plural(given.evaluations, 'evaluation')}"
 
