@@ -34,6 +34,11 @@ NEEDS = {
 }
 #: Classes of results, and the types of their parts, that have no name in `fmnes`.
 OTHERS = (
+    "fmnes.analysis.effects:Importance",
+    "fmnes.analysis.explanation:CommonFailure",
+    "fmnes.analysis.explanation:Explanation",
+    "fmnes.analysis.rules:Condition",
+    "fmnes.analysis.rules:Rule",
     "fmnes.result:Best",
     "fmnes.result:Columns",
     "fmnes.result:Stop",

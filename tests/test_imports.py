@@ -166,8 +166,9 @@ ALLOWED: dict[str, set[str]] = {
         "space",
         "storage",
     },
-    "html": {"errors", "parameters", "_text", "plots", "reading", "storage"},
-    "plots": {"errors", "result", "arguments", "parameters", "_text", "evaluations", "reading"},
+    "analysis": {"_text", "reading"},
+    "html": {"errors", "parameters", "_text", "analysis", "plots", "reading", "storage"},
+    "plots": {"errors", "result", "arguments", "parameters", "_text", "analysis", "evaluations", "reading"},
 }
 
 

@@ -15,6 +15,7 @@ from fmnes.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from fmnes import plots, problems
+    from fmnes.analysis.explanation import explain
     from fmnes.bounds import Bounds
     from fmnes.errors import (
         ArgumentError,
@@ -69,6 +70,7 @@ __all__ = [
     "StopReason",
     "UsageError",
     "View",
+    "explain",
     "minimize",
     "plots",
     "problems",
@@ -79,6 +81,7 @@ __all__ = [
 #: Where they are. Each is loaded when it is first asked for: a worker process, a task on a cluster and
 #: `fmnes --version` then load what they need and no more.
 _HOMES = {
+    "analysis.explanation": "explain",
     "bounds": "Bounds",
     "errors": "ArgumentError FmnesError Infeasible Lost MissingExtra ObjectiveError RunError SnapshotError "
     "UsageError",

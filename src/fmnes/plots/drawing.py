@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes._text import short
+from fmnes.analysis.cells import evenly as evenly
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, MissingExtra
 
@@ -159,13 +160,6 @@ def scale_of_values(axes: Any, values: NDArray[np.float64]) -> str:
         axes.set_yscale("symlog", linthresh=max(near, 1e-30 * high))
         return ", log scale but near 0"
     return ""
-
-
-def evenly(count: int, most: int) -> NDArray[np.int64]:
-    """At most `most` of these rows, evenly spaced, with the first and the last."""
-    if count <= most:
-        return np.arange(count)
-    return np.unique(np.linspace(0, count - 1, most).round().astype(np.int64))
 
 
 def broken(columns: Iterable[Any], parts: NDArray[np.int64]) -> list[NDArray[np.float64]]:

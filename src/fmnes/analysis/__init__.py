@@ -1,0 +1,1 @@
+"""What the evaluations of a run say about the objective: where it fails, and which parameters matter."""
