@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.analysis.effects import importance, ranks
+from fmnes.analysis.effects import importance
 from fmnes.analysis.explanation import Explanation, explanation_of
 from fmnes.analysis.rules import Rule, _information, _log_tail
 from fmnes.reading.data import Table
@@ -101,6 +101,25 @@ def test_a_second_condition_that_adds_little_is_left_out() -> None:
     points = uniform(1000, 3)
     failed = (points["p0"] < 0.5) & (points["p1"] > 0.02)
     assert [condition.name for condition in rule_of(failing(points, failed)).conditions] == ["p0"]
+
+
+def test_chance_adds_no_second_condition() -> None:
+    """Of 60 fuzzy half spaces at most 0.6 get one on average; more than 4 are less likely than 0.001."""
+    two = 0
+    for seed in range(60):
+        rng = np.random.default_rng([seed, 12])
+        points = uniform(60, 8, seed)
+        failed = rng.uniform(size=60) < np.where(points["p0"] < 0.5, 0.75, 0.02)
+        (one,) = failing(points, failed).failures
+        two += one.rule is not None and len(one.rule.conditions) == 2
+    assert two <= 4
+
+
+def test_a_rule_covers_at_least_half_of_what_it_describes() -> None:
+    points = uniform(600, 3)
+    failed = (points["p0"] < 0.15) | (points["p1"] < 0.14) | (points["p2"] < 0.13)
+    rule = rule_of(failing(points, failed, np.ones(600)))
+    assert 2 * rule.covered >= rule.described
 
 
 def test_two_reasons_have_a_rule_each() -> None:
@@ -213,6 +232,24 @@ def test_points_at_one_place_count_once() -> None:
     assert next(iter(found.failure.shares)) == "p0"
 
 
+def test_a_rule_is_of_the_region_searched_and_not_of_its_densest_part() -> None:
+    rng = np.random.default_rng(5)
+    spread = rng.uniform(size=(200, 3))
+    dense = [0.29, 0.5, 0.5] + 0.02 * rng.uniform(-1, 1, size=(3000, 3))
+    failed = np.concatenate([spread[:, 0] < 0.3, (dense[:, 0] < 0.3) & (dense[:, 1] > 0.5)])
+    x = np.concatenate([spread, dense])
+    found = failing({f"p{i}": x[:, i] for i in range(3)}, failed)
+    assert [condition.name for condition in rule_of(found).conditions] == ["p0"]
+
+
+def test_shares_are_of_the_region_searched_and_not_of_its_densest_part() -> None:
+    rng = np.random.default_rng(5)
+    x = np.concatenate([rng.uniform(size=(100, 2)), 0.5 + rng.uniform(-1, 1, size=(3000, 2)) * [0.02, 1e-4]])
+    value = (x[:, 0] - 0.5) ** 2 + 100 * (x[:, 1] - 0.5) ** 2
+    found = importance({"a": x[:, 0], "b": x[:, 1]}, value, NO_LOGS)
+    assert found.shares["b"] > 0.95 and found.points < 110
+
+
 @pytest.mark.parametrize(("n", "total", "m"), [(12, 5, 6), (30, 3, 10), (9, 8, 4)])
 def test_the_tail_of_chance_is_that_of_all_draws(n: int, total: int, m: int) -> None:
     labels = [1] * total + [0] * (n - total)
@@ -260,9 +297,9 @@ def test_a_parabola_counts_although_it_has_no_slope() -> None:
 def test_scales_of_values_and_parameters_do_not_matter() -> None:
     points = uniform(300, 3)
     value = points["p0"] + 2 * (points["p1"] - 0.4) ** 2
-    first = importance(points, ranks(value), NO_LOGS)
+    first = importance(points, value, NO_LOGS)
     scaled = {name: 1e200 * column for name, column in points.items()}
-    second = importance(scaled, ranks(np.exp(300 * value)), NO_LOGS)
+    second = importance(scaled, np.exp(300 * value), NO_LOGS)
     assert list(first.shares) == list(second.shares)
     assert list(first.shares.values()) == pytest.approx(list(second.shares.values()))
 
@@ -270,7 +307,7 @@ def test_scales_of_values_and_parameters_do_not_matter() -> None:
 def test_noise_has_no_clear_difference() -> None:
     named = 0
     for seed in range(100):
-        points = uniform(60, 6, seed)
+        points = uniform(60, 40, seed)
         value = np.random.default_rng([seed, 8]).normal(size=60)
         named += bool(failing(points, np.full(60, False), value).value.shares)
     assert named <= 6

@@ -1,8 +1,8 @@
 """Which parameters matter most: main effects of a small additive model.
 
-The outcome is modelled as a sum of parabolas, one in the rank of each parameter. Parameters are added one
-after another, the most useful first, while chance would hardly give the improvement (an F test, corrected for
-the number of parameters). Ranks make the shares independent of scales.
+The rank of the outcome is modelled as a sum of parabolas, one in the rank of each parameter. Parameters are
+added one after another, the most useful first, while chance would hardly give the improvement (an F test,
+corrected for the number of parameters). Ranks make the shares independent of scales.
 
 Points that lie close together count as one point (cells.py).
 """
@@ -49,14 +49,13 @@ NOTHING = Importance({}, 0.0, 0)
 
 
 def importance(points: Mapping[str, Floats], outcome: Floats, logs: frozenset[str]) -> Importance:
-    """The main effects of parameters on the outcome. points: columns by name; outcome: (n,)"""
+    """The main effects of parameters on the rank of the outcome. points: columns by name; outcome: (n,)"""
     if len(outcome) < LEAST or not points:
         return NOTHING
     x = on_scale(points, logs)
-    x, y = _spread_out(x, outcome)
+    x, y = _spread_out(x, ranks(outcome))
     n = len(y)
-    if n < LEAST:
-        return NOTHING
+    y = ranks(y)  # of the points that are left
     y = y - y.mean()
     total = float(y @ y)
     if not total > 1e-12 * n:  # constant but for rounding

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmnes._text import group_reasons, short
-from fmnes.analysis.effects import Importance, importance, ranks
+from fmnes.analysis.effects import Importance, importance
 from fmnes.analysis.rules import LEAST, NAME, Rule, rule
 from fmnes.reading.data import Source, Table, with_evaluations
 
@@ -154,9 +154,7 @@ def explanation_of(table: Table, logs: frozenset[str]) -> Explanation:
         failed=bad,
         failures=_common_failures(table, logs),
         working=rule(points, works, failed, failed, logs) if points and 2 * bad > n else None,
-        value=importance(
-            {name: column[works] for name, column in several.items()}, ranks(table.value[works]), logs
-        ),
+        value=importance({name: column[works] for name, column in several.items()}, table.value[works], logs),
         failure=importance(several, failed.astype(np.float64), logs),
     )
 

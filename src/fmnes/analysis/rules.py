@@ -196,9 +196,16 @@ def _best(table: dict[str, Floats], orders: dict[str, Rows], y: Mask, logs: froz
                 both.information > floor
                 and _is_clear(both, n, total)
                 and _is_clear(second, first.inside, first.hits)
+                and _is_clear(second, *_counts(one.conditions, table, y))
             ):
                 best, floor = both, both.information
     return best
+
+
+def _counts(conditions: tuple[Condition, ...], table: dict[str, Floats], y: Mask) -> tuple[int, int]:
+    """The points in a region, and the described ones of these."""
+    inside = _inside(conditions, table)
+    return int(inside.sum()), int((inside & y).sum())
 
 
 def _candidates(
