@@ -37,6 +37,8 @@ def in_box(x: Floats) -> Floats:
 
 def distinct(x: Floats) -> tuple[Rows, Rows]:
     """The first row in each occupied cell, and for each row the number of its cell. x: (n, d)"""
+    if not len(x):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     cells = np.minimum((in_box(x) * CELLS).astype(np.int64), CELLS - 1)
     which = np.zeros(len(x), np.int64)
     for begin in range(0, x.shape[1], TOGETHER):

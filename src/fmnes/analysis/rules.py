@@ -165,8 +165,7 @@ def rule(
 
 def _some(rows: Rows, x: Floats) -> Rows:
     """These rows with one of several close points, and at most SEARCHED of them, evenly spaced."""
-    if len(rows):
-        rows = rows[np.sort(distinct(x[rows])[0])]
+    rows = rows[np.sort(distinct(x[rows])[0])]
     return rows[evenly(len(rows), SEARCHED)]
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from fmnes._files import atomic_write, open_regular
 from fmnes._text import near
+from fmnes.analysis.explanation import explain
 from fmnes.cli import messages, reading
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluations import write, write_stream
@@ -22,6 +23,10 @@ from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_
 from fmnes.reading.run import Reason, Run, read_run
 
 # -- `fmnes show`: the state of a run, and why evaluations failed.
+
+
+#: Up to this many evaluations are explained: reading them takes less than a second. The report has no limit.
+EXPLAINED = 20_000
 
 
 def show(
@@ -52,7 +57,16 @@ def show(
     else:
         messages.show_reasons(console, [(one.reason, one.count) for one in failed])
         messages.show_reasons(console, [(one.reason, one.count) for one in lost], prefix="lost: ")
+        _explain(console, found)
     messages.show_steps(console, _steps(found, run, failures))
+
+
+def _explain(console: Console, found: Run) -> None:
+    """Print what failing points have in common and which parameters matter, where that is clear."""
+    if found.summary.evaluations <= EXPLAINED and (sentences := explain(found).sentences):
+        console.print()
+        messages.say(console, " ".join(sentences))
+        console.print()
 
 
 def _best(found: Run) -> reading.Point | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fmnes import plots
-from fmnes.html import content, markup
-from fmnes.html.markup import section, text, wide
+from fmnes.html import content, explained, markup
+from fmnes.html.markup import figure, section
 from fmnes.reading.run import Run, read_run
 
 # -- The plots of the page, each with its caption.
@@ -41,19 +41,38 @@ PICTURES = {
 }
 
 
+#: The part with what the evaluations say of failures and parameters.
+EXPLAINED = "explained"
+#: The parts that need all evaluations.
+DRAWN = (*PICTURES, EXPLAINED)
+
+
 def drawn(name: str, run: Run) -> str:
-    """One part of the page."""
+    """One part of the page that needs all evaluations."""
+    if name == EXPLAINED:
+        return explained.part(run)
     picture = PICTURES[name]
     svg = plots.as_svg(picture.draw(run))
-    caption = f"<figcaption class='faint'>{text(picture.words)}</figcaption>"
-    return section(picture.title, f"<figure>{wide(picture.title, svg)}{caption}</figure>")
+    return section(picture.title, figure(picture.title, svg, picture.words))
 
 
 # -- One run as one file: no script, nothing from the network.
 
 
 #: The parts of the page in their order.
-ORDER = ("head", "next", "best", "course", "where", "failures", "when", "movement", "steps", "settings")
+ORDER = (
+    "head",
+    "next",
+    "best",
+    "course",
+    "where",
+    "failures",
+    EXPLAINED,
+    "when",
+    "movement",
+    "steps",
+    "settings",
+)
 
 
 def report(path: Path, more: Mapping[str, str] | None = None) -> str:
@@ -69,7 +88,7 @@ def report(path: Path, more: Mapping[str, str] | None = None) -> str:
 
 
 def drawings(run: Run) -> dict[str, str]:
-    return {name: drawn(name, run) for name in PICTURES}
+    return {name: drawn(name, run) for name in DRAWN}
 
 
 def in_order(parts: Mapping[str, str]) -> dict[str, str]:

@@ -71,7 +71,7 @@ class Live:
         """Each part with the revision of its last change."""
         self._revision = 0
         self._running = False
-        self._drawn: dict[str, object] = dict.fromkeys(document.PICTURES)
+        self._drawn: dict[str, object] = dict.fromkeys(document.DRAWN)
         """The data that each plot shows, the next one to draw first; unchanged plots are not redrawn."""
         self._drawing = False
         self._text_pace, self._picture_pace = Pace(TEXT_SECONDS), Pace(PICTURE_SECONDS)

@@ -96,6 +96,11 @@ def wide(name: str, content: str) -> str:
     return f"<div class='wide' role='region' tabindex='0' aria-label='{text(name)}'>{content}</div>"
 
 
+def figure(name: str, svg: str, words: str) -> str:
+    """A plot with its caption."""
+    return f"<figure>{wide(name, svg)}<figcaption class='faint'>{text(words)}</figcaption></figure>"
+
+
 def folded(title: str, key: object, content: str, opened: bool) -> str:
     """A collapsible part; the live page identifies it by `key`."""
     start = f"<details data-key='{text(key)}'{' open' if opened else ''}>"

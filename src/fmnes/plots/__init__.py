@@ -10,5 +10,15 @@ is under way, and returns a matplotlib Figure. Nothing is shown and nothing is w
 from fmnes.plots.by_parameter import parameters, slices
 from fmnes.plots.drawing import as_svg
 from fmnes.plots.history import compare, convergence, distribution, failures
+from fmnes.plots.map import failure_map
 
-__all__ = ["as_svg", "compare", "convergence", "distribution", "failures", "parameters", "slices"]
+__all__ = [
+    "as_svg",
+    "compare",
+    "convergence",
+    "distribution",
+    "failure_map",
+    "failures",
+    "parameters",
+    "slices",
+]

@@ -14,12 +14,13 @@ from fmnes.evaluations import Evaluations
 from fmnes.parameters import is_log
 from fmnes.reading.run import Run, read_run
 from fmnes.result import Columns, Result
+from fmnes.run.recording import FORGOTTEN
 
 Floats = NDArray[np.float64]
 
 
 class Table(NamedTuple):
-    """The evaluations in their order, without what was lost: that says nothing of the point. Columns: (n,)"""
+    """The evaluations in their order, without what was lost or taken back. Columns: (n,)"""
 
     restart: NDArray[np.int64]
     generation: NDArray[np.int64]
@@ -94,7 +95,7 @@ def with_evaluations(found: Source) -> tuple[RunData, Table]:
 
 
 def _table(evaluations: Evaluations) -> Table:
-    kept = evaluations.status != "lost"
+    kept = (evaluations.status != "lost") & ~_taken_back(evaluations)
     # The log is untrusted: anything but a number is a missing value.
     value = np.where(np.isfinite(evaluations.value[kept]), evaluations.value[kept], np.nan)
     reason = np.where(evaluations.reason == "", evaluations.fault, evaluations.reason)[kept]
@@ -106,6 +107,18 @@ def _table(evaluations: Evaluations) -> Table:
         reason=np.where(reason == "", "no reason given", reason),
         points={name: column[kept].astype(float) for name, column in evaluations.parameters.items()},
     )
+
+
+def _taken_back(evaluations: Evaluations) -> NDArray[np.bool_]:
+    """The rows that a later row of the same point cancels."""
+    key = (evaluations.restart, evaluations.generation, evaluations.slot, evaluations.redraw)
+    changes = [np.diff(column) != 0 for column in key]
+    point = np.concatenate(([0], np.cumsum(np.logical_or.reduce(changes))))[: len(evaluations)]
+    cancels = np.flatnonzero(evaluations.fault == FORGOTTEN.fault)
+    last = np.full(len(evaluations), -1)
+    last[point[cancels]] = cancels  # in order: the last one of each point stays
+    cancelled: NDArray[np.bool_] = np.arange(len(evaluations)) <= last[point]
+    return cancelled
 
 
 def _named(x: Any, table: Table) -> dict[str, float]:
