@@ -97,6 +97,21 @@ def test_a_band_is_an_interval() -> None:
     assert rule.points == rule.failed == rule.described
 
 
+def test_both_sides_of_an_interval_are_one_rule() -> None:
+    points = uniform(300, 4)
+    failed = (points["p1"] < 0.25) | (points["p1"] > 0.7)
+    rule = rule_of(failing(points, failed))
+    low, high = rule.conditions
+    assert rule.outside and (low.relation, high.relation) == ("<", ">")
+    assert low.value == pytest.approx(0.25, abs=0.02) and high.value == pytest.approx(0.7, abs=0.02)
+    assert rule.region == f"{low} or {high}"
+    assert rule.covered == rule.described == rule.points == rule.failed == failed.sum()
+    whole = {"layers": np.random.default_rng(2).integers(1, 9, 300), "width": points["p0"]}
+    rule = rule_of(failing(whole, (whole["layers"] < 3) | (whole["layers"] > 6)))
+    assert rule.region == "layers < 3 or layers > 6"
+    assert rule.points == rule.failed == rule.described
+
+
 def test_a_second_condition_that_adds_little_is_left_out() -> None:
     points = uniform(1000, 3)
     failed = (points["p0"] < 0.5) & (points["p1"] > 0.02)

@@ -76,6 +76,7 @@ class Condition(NamedTuple):
         return f"{short(self.name, NAME)} {self.relation} {self.value:.15g}"
 
 
+_OPPOSITE = {"<": ">", ">": "<", "≤": ">", "≥": "<"}
 _HOLDS = {
     "<": np.less,
     ">": np.greater,
@@ -91,7 +92,9 @@ class Rule(NamedTuple):
     Attributes
     ----------
     conditions : tuple of Condition
-        One condition, or two that hold together.
+        One condition or two.
+    outside : bool
+        Whether one of two conditions is enough: the points lie on both sides of an interval.
     covered : int
         The described points in the region.
     described : int
@@ -103,6 +106,7 @@ class Rule(NamedTuple):
     """
 
     conditions: tuple[Condition, ...]
+    outside: bool
     covered: int
     described: int
     points: int
@@ -111,6 +115,8 @@ class Rule(NamedTuple):
     @property
     def region(self) -> str:
         """The conditions in words."""
+        if self.outside:
+            return " or ".join(map(str, self.conditions))
         if len(self.conditions) == 2 and self.conditions[0].name == self.conditions[1].name:
             low, high = sorted(self.conditions, key=lambda one: one.relation not in (">", "≥"))
             if low.relation in (">", "≥") and high.relation in ("<", "≤"):
@@ -149,18 +155,40 @@ def rule(
     table = {name: column[rows] for name, column in points.items()}
     orders = {name: np.argsort(column, kind="stable") for name, column in table.items()}
     found = _best(table, orders, y, logs)
+    interval = _best(table, orders, ~y, logs)
+    outside = interval is not None and _is_better_outside(
+        interval, found, EXPLAINED * _entropy(int(y.sum()), len(y))
+    )
+    if outside:
+        found = interval
     if found is None:
         return None
-    region = _inside(found.conditions, points)
+    region = _inside(found.conditions, points) != outside
+    conditions = found.conditions
+    if outside:
+        low, high = (condition._replace(relation=_OPPOSITE[condition.relation]) for condition in conditions)
+        conditions = (low, high) if low.value < high.value else (high, low)
     if (region & described).sum() < COVERED * described.sum():  # close points count in the sentence
         return None
     return Rule(
-        conditions=found.conditions,
+        conditions=conditions,
+        outside=outside,
         covered=int((region & described).sum()),
         described=int(described.sum()),
         points=int(region.sum()),
         failed=int((region & failed).sum()),
     )
+
+
+def _is_better_outside(interval: _Found, found: _Found | None, least: float) -> bool:
+    """Whether the outside of a region of the other points describes these better, if it is an interval."""
+    if len(interval.conditions) < 2 or len({condition.name for condition in interval.conditions}) > 1:
+        return False
+    if {condition.relation for condition in interval.conditions} not in ({"<", ">"}, {"≤", "≥"}):
+        return False
+    if found is None:
+        return True
+    return interval.information > found.information + (least if len(found.conditions) == 1 else 0.0)
 
 
 def _some(rows: Rows, x: Floats) -> Rows:

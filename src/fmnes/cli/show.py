@@ -65,7 +65,8 @@ def _explain(console: Console, found: Run) -> None:
     """Print what failing points have in common and which parameters matter, where that is clear."""
     if found.summary.evaluations <= EXPLAINED and (sentences := explain(found).sentences):
         console.print()
-        messages.say(console, " ".join(sentences))
+        for sentence in sentences:
+            messages.say(console, sentence)
         console.print()
 
 
