@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
 from collections.abc import Mapping
@@ -400,6 +401,64 @@ def test_a_result_and_a_directory_give_the_same(tmp_path: Path) -> None:
     (condition,) = rule_of(found, "too thin").conditions
     assert condition.name == "thickness" and 0.4 < condition.value < 0.6
     assert next(iter(found.value.shares)) == "layers"
+
+
+def test_the_report_has_the_sentences_the_shares_and_the_map(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from fmnes.html import document
+
+    hostile = "<b>&amp;</b>"
+
+    def fails(p: dict[str, Any]) -> float:
+        if p[hostile] < 0.5:
+            raise fmnes.Infeasible(f"too thin {hostile}")
+        return p[hostile] ** 2 + p["layers"]
+
+    space = {hostile: fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)}
+    fmnes.minimize(fails, space, rng=1, max_evaluations=150, run_dir=tmp_path / "a.run")
+    run = fmnes.read_run(tmp_path / "a.run")
+    part = document.drawn("explained", run)
+    for sentence in fmnes.explain(run).sentences:
+        assert f"<p>{html.escape(sentence)}</p>" in part
+    assert "<b>" not in part and "share for failure" in part and part.count("<svg") == 1
+    assert part in document.report(tmp_path / "a.run")
+
+    fmnes.minimize(lambda p: 1.0, space, rng=1, max_evaluations=30, run_dir=tmp_path / "b.run")
+    part = document.drawn("explained", fmnes.read_run(tmp_path / "b.run"))
+    assert "no clear pattern" in part and "<svg" not in part
+
+
+def test_show_prints_the_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("typer")
+    from fmnes.cli import app
+
+    run = tmp_path / "beam.run"
+    fmnes.minimize(simulate, SPACE, rng=1, max_evaluations=150, run_dir=run)
+    app(["show", str(run)], standalone_mode=False)
+    shown = capsys.readouterr().out
+    sentences = fmnes.explain(run).sentences
+    assert len(sentences) >= 2 and all(sentence in shown for sentence in sentences)
+    app(["show", str(run), "--failures"], standalone_mode=False)
+    assert sentences[0] not in capsys.readouterr().out
+
+
+def test_failures_that_were_taken_back_do_not_count(tmp_path: Path) -> None:
+    calls = 0
+
+    def breaks(x: np.ndarray) -> float:
+        nonlocal calls
+        calls += 1
+        if calls in range(40, 60):
+            raise fmnes.Infeasible("no disk")
+        return float(x @ x) if x[0] > -0.5 else math.nan
+
+    run = tmp_path / "run"
+    fmnes.minimize(breaks, [1.0, 2.0], 0.5, rng=1, max_evaluations=100, run_dir=run)
+    assert fmnes.explain(run).failures[0].reason == "no disk"
+    fmnes.resume(run, breaks, forget_failures="no disk", max_evaluations=100)
+    found, read = fmnes.explain(run), fmnes.read_run(run)
+    assert (found.evaluations, found.failed) == (read.answered, read.failed) == (100, found.failed)
+    assert "no disk" not in {one.reason for one in found.failures}
 
 
 def test_a_result_without_evaluations_is_refused() -> None:

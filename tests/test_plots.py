@@ -14,13 +14,22 @@ import pytest
 
 import fmnes
 from fmnes import plots
+from fmnes.analysis.cells import in_box
+from fmnes.analysis.failure_map import local_share
 
 SPACE = {
     "thickness": fmnes.Real(0.1, 10, log=True),
     "angle": fmnes.Real(start=3.0, sigma=0.5),
     "layers": fmnes.Integer(1, 12),
 }
-OF_ONE = (plots.convergence, plots.distribution, plots.failures, plots.parameters, plots.slices)
+OF_ONE = (
+    plots.convergence,
+    plots.distribution,
+    plots.failure_map,
+    plots.failures,
+    plots.parameters,
+    plots.slices,
+)
 HOSTILE = "</text><script>alert(1)</script> $x_1$ & \x1b[31m"
 
 
@@ -81,7 +90,7 @@ def test_convergence_has_a_dot_for_each_value_a_tick_for_each_failure_and_the_be
 
 
 def test_a_result_a_directory_and_a_run_give_the_same_picture(result, run_dir) -> None:
-    for plot in (plots.failures, plots.parameters):
+    for plot in (plots.failures, plots.failure_map, plots.parameters):
         pictures = {plots.as_svg(plot(of)) for of in (result, run_dir, str(run_dir), fmnes.read_run(run_dir))}
         assert len(pictures) == 1, plot
 
@@ -164,6 +173,65 @@ def test_slices_have_each_parameter_and_each_pair(result) -> None:
     assert below.get_xscale() == "log" and below.get_yscale() == "linear"
     assert marks(below, "failed").get_marker() == "x"
     assert {figure.axes[i].get_xlabel() for i in (3, 4, 5)} == set(SPACE)
+
+
+def test_the_map_has_the_share_of_failures_where_points_are() -> None:
+    """Of six parameters two decide: below the diagonal all fails, above it nothing."""
+
+    def fails(x: np.ndarray) -> float | None:
+        return None if x[1] + x[4] < 1 else bowl(x)
+
+    result = fmnes.minimize(
+        fails, [0.5] * 6, 0.5, bounds=[(0, 1)] * 6, rng=1, max_evaluations=400, keep_evaluations=True
+    )
+    figure = plots.failure_map(result)
+    axes, bar = figure.axes
+    assert {axes.get_xlabel(), axes.get_ylabel()} == {"x1", "x4"}
+    assert bar.get_ylabel() == "evaluated points nearby that failed, %"
+    share = marks(axes, "map").get_array()
+    assert share.min() >= 0 and share.max() <= 100
+    middle = np.linspace(0, 1, 41)[:-1] + 1 / 80
+    # The map has the range of the evaluated points, which is nearly all of the box.
+    total = middle[:, None] + middle[None, :]
+    low, high = share[total < 0.7].compressed(), share[total > 1.4].compressed()
+    assert len(low) > 100 and low.mean() > 70 and len(high) > 100 and high.mean() < 20
+    status, points = result.evaluations.status, result.evaluations.parameters
+    for gid, kind in (("failed", "infeasible"), ("evaluations", "value")):
+        assert np.array_equal(marks(axes, gid).get_xdata(), points[axes.get_xlabel()][status == kind])
+    assert marks(axes, "failed").get_marker() != marks(axes, "evaluations").get_marker()
+
+
+def test_places_far_from_all_points_are_not_on_the_map() -> None:
+    rng = np.random.default_rng(1)
+    points = np.concatenate([corner + 0.02 * rng.uniform(-1, 1, (40, 2)) for corner in (0.0, 1.0)])
+    share = local_share(in_box(points), points[:, 0] < 0.5)
+    assert share[0, 0] > 0.9 and share[-1, -1] < 0.1 and np.isnan(share[20, 20])
+    assert np.isnan(share[0, -1]) and np.isnan(share[-1, 0])
+
+
+def test_the_map_has_log_scales_and_the_best_point(result) -> None:
+    figure = plots.failure_map(result)
+    axes = figure.axes[0]
+    names = [axes.get_xlabel(), axes.get_ylabel()]
+    assert [axes.get_xscale(), axes.get_yscale()] == [
+        "log" if name == "thickness" else "linear" for name in names
+    ]
+    star = {line.get_label(): line for line in axes.lines}["best point"]
+    assert [star.get_xdata()[0], star.get_ydata()[0]] == [result.x[name] for name in names]
+
+
+def test_without_failures_or_with_one_parameter_there_is_no_map() -> None:
+    result = fmnes.minimize(bowl, [1.0, 2.0], 0.5, rng=1, max_evaluations=30, keep_evaluations=True)
+    assert "30 evaluations, none failed" in words(plots.failure_map(result))
+    result = fmnes.minimize(
+        lambda x: bowl(x) if x[0] > 0.5 else None,
+        [1.0],
+        0.5,
+        rng=1,
+        max_evaluations=30,
+        keep_evaluations=True,
+    )
+    assert "a map needs two parameters" in words(plots.failure_map(result))
 
 
 def test_of_many_parameters_slices_draw_those_that_tell_failures_apart() -> None:
@@ -277,7 +345,7 @@ def test_a_run_without_an_evaluation_says_so(tmp_path) -> None:
     fmnes.minimize(bowl, [1.0, 2.0], 0.5, rng=1, max_evaluations=20, run_dir=tmp_path / "run")
     with sqlite3.connect(next((tmp_path / "run").glob("*.sqlite*"))) as log:
         log.execute("DELETE FROM evaluations")
-    for plot in (plots.convergence, plots.failures, plots.parameters, plots.slices):
+    for plot in (plots.convergence, plots.failure_map, plots.failures, plots.parameters, plots.slices):
         assert "no evaluation yet" in words(plot(tmp_path / "run"))
 
 
@@ -297,7 +365,7 @@ def test_a_run_under_way_is_drawn(tmp_path) -> None:
 
 def test_what_is_missing_is_said() -> None:
     result = fmnes.minimize(bowl, [1.0, 2.0], 0.5, rng=1, max_evaluations=20)
-    for plot in (plots.failures, plots.parameters, plots.slices):
+    for plot in (plots.failure_map, plots.failures, plots.parameters, plots.slices):
         with pytest.raises(fmnes.ArgumentError, match=r"without its evaluations.*keep_evaluations=True"):
             plot(result)
     optimizer = fmnes.Optimizer([1.0, 2.0], 0.5)

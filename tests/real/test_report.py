@@ -132,9 +132,10 @@ def test_it_tells_the_whole_story(browser: Browser, gears: tuple[fmnes.Result, P
         assert "afm-nes" in told("settings") and fmnes.__version__ in told("settings")
         assert np.__version__ in told("settings") and "seed" in told("settings")
         titles = page.evaluate("[...document.querySelectorAll('h2')].map(h => h.innerText)")
-        assert titles[3:9] == [
+        assert titles[3:10] == [
             "Where it fails",
             "Why evaluations failed",
+            "What failures have in common, and which parameters matter",
             "When it fails",
             "The parameters",
             "The steps",

@@ -17,7 +17,7 @@ from fmnes._files import atomic_write, open_regular
 from fmnes._text import near
 from fmnes.analysis.explanation import explain
 from fmnes.cli import messages, reading
-from fmnes.errors import ArgumentError, RunError
+from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.evaluations import write, write_stream
 from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run, read_run
@@ -25,8 +25,8 @@ from fmnes.reading.run import Reason, Run, read_run
 # -- `fmnes show`: the state of a run, and why evaluations failed.
 
 
-#: Up to this many evaluations are explained: reading them takes less than a second. The report has no limit.
-EXPLAINED = 20_000
+#: Up to this many coordinates are explained, which takes less than a second. The report has no limit.
+EXPLAINED = 200_000
 
 
 def show(
@@ -63,7 +63,13 @@ def show(
 
 def _explain(console: Console, found: Run) -> None:
     """Print what failing points have in common and which parameters matter, where that is clear."""
-    if found.summary.evaluations <= EXPLAINED and (sentences := explain(found).sentences):
+    if found.summary.evaluations * len(found.names) > EXPLAINED:
+        return
+    try:
+        sentences = explain(found).sentences
+    except FmnesError:  # a damaged row; what is shown above does not need it
+        return
+    if sentences:
         console.print()
         for sentence in sentences:
             messages.say(console, sentence)
