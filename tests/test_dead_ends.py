@@ -27,7 +27,7 @@ from fmnes.cli.reading import changes, read_run_config
 from fmnes.display.terminal import literal
 from fmnes.storage.directory import RunDirectory, _read_json, _write_json
 from fmnes.strategies import METHODS
-from fmnes_bench.search import peers
+from fmnes_bench import peers
 from fmnes_bench.speed import Contestant, one_round, run
 
 SIMULATOR = """#!/bin/sh

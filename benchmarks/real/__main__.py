@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
+from fmnes_bench.peers import PEERS, is_installed
 from fmnes_bench.trials import run_all
 
-from .methods import ASKED_FOR, METHODS, PACKAGES
+from .methods import ASKED_FOR, METHODS
 from .rows import read_rows, table
 from .tasks import TASKS
 from .trial import Row, run
@@ -33,11 +33,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int)
     given = parser.parse_args(arguments)
 
-    installed = [method for method in METHODS if find_spec(PACKAGES.get(method, "fmnes"))]
+    installed = [method for method in METHODS if method not in PEERS or is_installed(method)]
     methods = given.methods or installed
     for method in methods:
         if method in METHODS and method not in installed:
-            raise SystemExit(f'{method} needs {PACKAGES[method]}: pip install "fmnes[bench,scipy,optuna]"')
+            raise SystemExit(f'{method} is not installed: pip install "fmnes[bench,scipy,optuna]"')
 
     def key(row: Row) -> tuple[str, str, int, int]:
         return row["problem"], row["method"], row["seed"], row["budget"]

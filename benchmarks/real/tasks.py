@@ -12,6 +12,7 @@ import fmnes
 from examples.training import network
 from fmnes.space import Space
 from fmnes_bench import gene_network, lens
+from fmnes_bench.peers import Finished
 
 
 class Task(NamedTuple):
@@ -34,19 +35,39 @@ def _airfoil(reach: float | None = None) -> Task:
 
     reach: every number may be so far from its start; None: within the ranges of the problem file.
     """
-    # What the other problems do without: the extra `cli`, and a system that is POSIX.
     from examples.airfoil.run import check_installed, read
+
+    check_installed(picture=False)
+    problem = read()
+    task = _program(problem, 500, 1e4)
+    if reach is None:
+        return task
+    starts = {name: parameter.start for name, parameter in problem.space.parameters.items()}
+    return task._replace(
+        parameters={name: fmnes.Real(x - reach, x + reach, start=x) for name, x in starts.items()}
+    )
+
+
+def _op_amp() -> Task:
+    """Power in mW, as `fmnes minimize examples/op_amp/problem.toml` finds it."""
+    from examples.op_amp.run import HERE, check_installed
+    from fmnes.cli.problem_file import read_problem
+
+    check_installed(picture=False)
+    return _program(read_problem(HERE), 1000, 1.0)
+
+
+def _program(problem: Any, budget: int, unit: float) -> Task:
+    """The program of a problem file. It needs the extra `cli` and a POSIX system."""
     from fmnes.evaluation.evaluator import Task as Evaluation
     from fmnes.evaluation.evaluator import evaluate_all
     from fmnes.evaluation.programs.runner import CommandEvaluator
     from fmnes.identity import EvaluationId
 
-    check_installed(picture=False)
-    problem = read()
     # A slow machine is not to decide what fails, and nothing is to stay.
     command = replace(problem.command, timeout=120, keep="none")
 
-    def drag(columns: dict[str, np.ndarray]) -> np.ndarray:
+    def value(columns: dict[str, np.ndarray]) -> np.ndarray:
         points = np.column_stack([columns[name] for name in problem.space.parameters])
         values = np.full(len(points), np.inf)
         evaluator = CommandEvaluator(command, named=problem.space.named)
@@ -55,16 +76,12 @@ def _airfoil(reach: float | None = None) -> Task:
             for k, outcome in evaluate_all(evaluator, tasks):
                 if outcome.status == "lost":  # to the machine: such a run is no row
                     raise fmnes.Lost(outcome.reason)
-                values[k] = 1e4 * outcome.value if outcome.status == "value" else np.inf
+                values[k] = unit * outcome.value if outcome.status == "value" else np.inf
         finally:
             evaluator.close()
         return values
 
-    ranges = problem.space.parameters
-    if reach is not None:
-        starts = {name: parameter.start for name, parameter in ranges.items()}
-        ranges = {name: fmnes.Real(x - reach, x + reach, start=x) for name, x in starts.items()}
-    return Task(ranges, drag, 500)
+    return Task(problem.space.parameters, value, budget)
 
 
 def _training() -> Task:
@@ -87,12 +104,9 @@ TASKS: dict[str, Callable[[], Task]] = {
     "gene-network": _gene_network,
     "airfoil": _airfoil,
     "airfoil-wide": lambda: _airfoil(reach=0.4),
+    "op-amp": _op_amp,
     "training": _training,
 }
-
-
-class Spent(Exception):
-    """The budget is."""
 
 
 class Counted:
@@ -113,7 +127,7 @@ class Counted:
         self._fun = task.fun
 
     def __call__(self, x: Any) -> np.ndarray:
-        """Values (n,), +inf for what failed; raises Spent once the budget does not reach for all of them."""
+        """Values (n,), +inf for what failed; raises Finished when the budget is too small for all."""
         points = np.clip(np.asarray(x, dtype=float), self.lower, self.upper)
         points[:, self.integers] = np.rint(points[:, self.integers])
         return self.named(self.space.columns(points[: self.left]), len(points))
@@ -128,5 +142,5 @@ class Counted:
         self.failed += int(np.isinf(values).sum())
         self.best = min(self.best, float(values.min(initial=np.inf)))
         if n is not None and count < n:
-            raise Spent
+            raise Finished
         return values

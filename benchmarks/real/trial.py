@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fmnes_bench.peers import Finished
+
 from .methods import search
-from .tasks import TASKS, Counted, Spent
+from .tasks import TASKS, Counted
 
 Row = dict[str, Any]
 
@@ -19,7 +21,7 @@ def run(problem: str, method: str, seed: int, budget: int | None = None) -> Row:
     task = task if budget is None else task._replace(budget=budget)
     counted = Counted(task)
     began = processor_seconds()
-    with suppress(Spent):
+    with suppress(Finished):
         search(method, task, counted, seed)
     return {
         "problem": problem,

@@ -84,6 +84,12 @@ PROBLEMS = {
         "quadratic models, which take nearly all of its time with so many parameters. "
         "Differential evolution does not get away from the start.",
     ),
+    "op-amp": Words(
+        "Op-amp",
+        "../op-amp.md",
+        "power in mW, as ngspice finds it",
+        "Nearly half of the circuits near the best one do not settle in time.",
+    ),
     "training": Words(
         "Training that diverges",
         "../training.md",

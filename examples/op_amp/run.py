@@ -18,6 +18,7 @@ import fmnes
 from examples import make_folder
 from examples.op_amp import steps
 
+HERE = Path(__file__).with_name("problem.toml")
 #: Evaluations of each run at reduced size.
 QUICK = 30
 FALLING = "the falling edge does not settle"
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit(f"op_amp: found an earlier run in {kept}; remove it, or choose another --out")
     from fmnes.cli.problem_file import read_problem
 
-    problem = read_problem(Path(__file__).with_name("problem.toml"))
+    problem = read_problem(HERE)
     budget = {} if given.evaluations is None else {"max_evaluations": given.evaluations}
     options = {**problem.run, **budget, "rng": given.seed, "keep_evaluations": True, "progress": True}
     both = problem.command if kept else replace(problem.command, keep="none")

@@ -17,6 +17,7 @@ from benchmarks import search_rows
 from fmnes import ArgumentError, MissingExtra
 from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import read_problem
+from fmnes_bench import peers as every
 from fmnes_bench.search import functions, peers, report, search, suite, table
 from fmnes_bench.search.functions import Problem
 from fmnes_bench.search.peers import Objective
@@ -37,6 +38,12 @@ from tests.rows import through
 
 CASES = [(name, d) for name in suite.PROBLEMS for d in (2, 3, 5, 10) if suite.has(name, d)]
 FREE = {"sphere", "ellipsoid", "rosenbrock", "cigar", "noisy-sphere", "noisy-ellipsoid"}
+
+
+def need(peer: str) -> None:
+    """Skip the test where the peer is not installed."""
+    if not every.is_installed(peer):
+        pytest.skip(f"{peer} is not installed")
 
 
 def around_the_optimum(p: Problem, instance: int) -> np.ndarray:
@@ -192,7 +199,7 @@ def test_what_there_is_not() -> None:
 @pytest.mark.parametrize("method", ["fm-nes", "cma-es", "cma", "nomad"])
 def test_a_run_ends_at_the_target_and_can_be_repeated(method: str) -> None:
     if method in peers.PEERS:
-        pytest.importorskip(peers.PEERS[method][1])
+        need(method)
     key = Key("evaluations", "active1" if method == "cma-es" else "sphere", 2, method, 3)
     trial = run_trial(*key)
     assert trial.key == key and trial.solved and trial.gap <= 1e-9
@@ -214,7 +221,7 @@ def test_without_a_target_a_run_ends_by_itself(method: str) -> None:
 @pytest.mark.parametrize("method", ["cma-es", "cma", "nomad"])
 def test_bounds_are_kept_and_noise_is_searched(method: str) -> None:
     if method in peers.PEERS:
-        pytest.importorskip(peers.PEERS[method][1])
+        need(method)
     boxed = run_trial("evaluations", "box-rotated", 2, method, 0)
     assert boxed.solved and -1e-14 <= boxed.gap <= 1e-8
     if method != "nomad":
@@ -227,7 +234,7 @@ def test_who_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
     peers.check_method("fm-nes-once")
     with pytest.raises(ArgumentError, match="did you mean 'fm-nes'"):
         peers.check_method("fm-ness")
-    monkeypatch.setattr(peers, "find_spec", lambda name: None)
+    monkeypatch.setattr(every, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"fmnes\[bench\]"):
         peers.check_method("cma")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +12,22 @@ import numpy as np
 import pytest
 
 from benchmarks.real.__main__ import main
-from benchmarks.real.methods import METHODS, PACKAGES, search
+from benchmarks.real.methods import METHODS, search
 from benchmarks.real.report import compared, kept_rows, page
 from benchmarks.real.rows import read_rows, table
-from benchmarks.real.tasks import TASKS, Counted, Spent
+from benchmarks.real.tasks import TASKS, Counted
 from benchmarks.real.trial import run
 from benchmarks.real.words import PROBLEMS
 from fmnes_bench import lens
+from fmnes_bench.peers import PEERS, Finished, is_installed
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_keeps_to_the_budget_and_finds_something(method: str) -> None:
-    package = PACKAGES.get(method)
-    if package and not find_spec(package):
-        pytest.skip(f"{package} is not installed")
+    if method in PEERS and not is_installed(method):
+        pytest.skip(f"{method} is not installed")
     row = run("lens", method, 1, budget=230)
     assert row["evaluations"] == 230 and 0 < row["failed"] < 230
     problem = lens.triplet()
@@ -46,7 +45,7 @@ def test_what_is_counted_is_what_was_evaluated() -> None:
     values = counted(points)
     assert values[0] == problem.fun(problem.start)
     assert counted.evaluations == 4 and counted.failed == np.isinf(values).sum() == 2
-    with pytest.raises(Spent):
+    with pytest.raises(Finished):
         counted(points)
     assert counted.evaluations == 5 and counted.best == values.min()
 
@@ -62,9 +61,8 @@ def test_integers_are_rounded_to_the_nearest() -> None:
     "method", [method for method in METHODS if method not in ("afm-nes", "fm-nes", "cma-es")]
 )
 def test_every_peer_knows_which_parameters_are_integers(method: str) -> None:
-    package = PACKAGES.get(method)
-    if package and not find_spec(package):
-        pytest.skip(f"{package} is not installed")
+    if method in PEERS and not is_installed(method):
+        pytest.skip(f"{method} is not installed")
 
     class Watched(Counted):
         """Keeps the integer parameters as the method proposes them."""
@@ -75,7 +73,7 @@ def test_every_peer_knows_which_parameters_are_integers(method: str) -> None:
 
     proposed: list[float] = []
     task = TASKS["lens-glasses"]()._replace(budget=60)
-    with suppress(Spent):
+    with suppress(Finished):
         search(method, task, Watched(task), 1)
     assert len(proposed) >= 3 * 60 and len(set(proposed)) > 3
     assert proposed == np.rint(proposed).tolist()

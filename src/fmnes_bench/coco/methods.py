@@ -7,18 +7,17 @@ over. A method may return earlier. All restart with twice the points when they h
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes.run.minimize import minimize
 from fmnes.strategies import METHODS as OURS
-from fmnes_bench.coco.problems import Finished, Recorder, Start
-from fmnes_bench.nomad import optimize
+from fmnes_bench import peers
+from fmnes_bench.coco.problems import Recorder
+from fmnes_bench.peers import Evaluate, Finished, Start
 
 Method = Callable[[Recorder, Start, int, int], None]
 
@@ -35,7 +34,7 @@ def ours(
     if start.integers.any():
         options["integers"] = start.integers
     minimize(
-        lambda points: np.array([fun(x) for x in points]),
+        points_of(fun),
         start.x0,
         start.sigma0,
         vectorized=True,
@@ -45,85 +44,37 @@ def ours(
     )
 
 
-def cma(fun: Recorder, start: Start, max_evaluations: int, seed: int, *, bipop: bool) -> None:
-    """`cma` with its own restarts and its own handling of bounds and integers.
-
-    A failed evaluation is +inf: NaN points are sampled again, which halves the targets reached.
-    """
-    package = _import("cma")
-    options = {
-        "seed": seed % (2**31 - 1) + 1,  # 0 would be the time
-        "CMA_stds": start.sigma0,
-        "maxfevals": max_evaluations,
-        "verbose": -10,  # nor does it look for a file of options
-        "verb_log": 0,
-    }
-    if start.bounded:
-        options["bounds"] = [start.lower, start.upper]
-    if start.integers.any():
-        options["integer_variables"] = np.flatnonzero(start.integers).tolist()
-
-    def told(x: NDArray[np.float64]) -> float:
-        value = fun(x)
-        return np.inf if np.isnan(value) else value
-
-    package.fmin2(told, start.x0, 1.0, options, restarts=9, bipop=bipop)
+def points_of(fun: Recorder) -> Evaluate:
+    """The recorder as the peers call it: many points at once."""
+    return lambda points: np.array([fun(x) for x in points])
 
 
-def cmawm(fun: Recorder, start: Start, max_evaluations: int, seed: int) -> None:
-    """`cmaes`' CMA-ES with margin, restarted with twice the points as its examples do."""
-    package = _import("cmaes")
-    size = None
-    for restart in range(RESTARTS):
-        es = package.CMAwM(
-            start.x0,
-            1.0,
-            np.column_stack([start.lower, start.upper]),
-            start.integers.astype(float),
-            seed=(seed + restart) % 2**32,
-            population_size=size,
-            cov=np.diag(start.sigma0**2),
-        )
-        size = 2 * es.population_size
-        while not es.should_stop():
-            asked = [es.ask() for _ in range(es.population_size)]
-            values = [fun(x) for x, _ in asked]
-            told = [np.inf if np.isnan(value) else value for value in values]
-            es.tell([(x, value) for (_, x), value in zip(asked, told, strict=True)])
+def theirs(fun: Recorder, start: Start, max_evaluations: int, seed: int, *, name: str) -> None:
+    run = nomad if name == "nomad" else peers.PEERS[name].run
+    try:
+        peers.load(name)
+    except ImportError as error:
+        if name == "nomad":
+            raise ArgumentError(
+                "methods: found 'nomad', wanted its package: pip install PyNomadBBO"
+            ) from None
+        raise MissingExtra(error.name or name, "coco") from None
+    run(points_of(fun), start, max_evaluations, seed)
 
 
-def nomad(fun: Recorder, start: Start, max_evaluations: int, seed: int) -> None:
-    """NOMAD, restarted with another seed when its mesh has converged."""
-    _import("PyNomad")
-
-    def value(x: NDArray[np.float64]) -> float:
-        return np.nan if fun.finished else fun(x)
-
-    kinds = " ".join("I" if whole else "R" for whole in start.integers)
-    while not fun.finished:
-        before = fun.evaluations
-        settings = [f"MAX_BB_EVAL {max_evaluations - before}", f"BB_INPUT_TYPE ({kinds})"]
-        lower, upper = start.lower.tolist(), start.upper.tolist()
-        optimize(value, start.x0, lower, upper, settings, seed + before, lambda: fun.finished)
-        if fun.evaluations == before:
-            return
+def nomad(evaluate: Evaluate, start: Start, max_evaluations: int, seed: int) -> None:
+    """NOMAD in the region of interest with its own first frame, restarted with another seed."""
+    peers.nomad_until_finished(
+        evaluate,
+        start._replace(bounded=True),
+        max_evaluations,
+        seed,
+        restart_from_best=False,
+        frame=False,
+    )
 
 
-def random(fun: Recorder, start: Start, max_evaluations: int, seed: int) -> None:
-    """Anywhere in the region of interest: the floor."""
-    rng = np.random.default_rng(seed)
-    while True:
-        x = rng.uniform(start.lower, start.upper)
-        fun(np.where(start.integers, rng.integers(start.lower.astype(int), start.upper.astype(int) + 1), x))
-
-
-PEERS: dict[str, Method] = {
-    "cma-ipop": functools.partial(cma, bipop=False),
-    "cma-bipop": functools.partial(cma, bipop=True),
-    "cmawm": cmawm,
-    "nomad": nomad,
-    "random": random,
-}
+PEERS = ("cma-ipop", "cma-bipop", "cmawm", "nomad", "random")
 #: NOMAD is for few parameters and few evaluations: its models cost milliseconds an evaluation at d = 5.
 NOMAD_DIMENSIONS, NOMAD_BUDGET = 10, 500
 
@@ -131,7 +82,7 @@ NOMAD_DIMENSIONS, NOMAD_BUDGET = 10, 500
 def method_named(name: str) -> Method:
     """A method of `minimize` by name, with "-bipop" appended for BIPOP restarts, or a peer."""
     if name in PEERS:
-        return PEERS[name]
+        return functools.partial(theirs, name=name)
     plain = name.removesuffix("-bipop")
     if plain not in OURS:
         known = [*OURS, *(f"{ours}-bipop" for ours in OURS), *PEERS]
@@ -153,16 +104,3 @@ def check_method(name: str, suite: str) -> None:
         pass
     except ArgumentError as error:
         raise ArgumentError(f"methods: found {name!r}, which cannot run {suite}: {error}") from None
-
-
-def _import(name: str) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # cma warns that matplotlib is missing
-        try:
-            return __import__(name)
-        except ImportError:
-            if name == "PyNomad":
-                raise ArgumentError(
-                    "methods: found 'nomad', wanted its package: pip install PyNomadBBO"
-                ) from None
-            raise MissingExtra(name, "coco") from None

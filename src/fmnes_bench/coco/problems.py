@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import MissingExtra
+from fmnes_bench.peers import Finished, Start
 
 # -- Runtimes: the evaluation at which each of 51 targets was first reached, and the area under their curve.
 #
@@ -20,10 +21,6 @@ from fmnes.errors import MissingExtra
 # count. The runtime curve is the share of (problem, target) pairs reached within a number of evaluations.
 
 TARGETS: tuple[float, ...] = tuple(10 ** (2 - i / 5) for i in range(51))
-
-
-class Finished(Exception):
-    """Raised to end a search: the last target is reached or the budget is spent."""
 
 
 class Recorder:
@@ -131,19 +128,6 @@ class Case(NamedTuple):
     function: int
     instance: int
     dimension: int
-
-
-class Start(NamedTuple):
-    """What every method knows before its first evaluation."""
-
-    x0: NDArray[np.float64]
-    sigma0: NDArray[np.float64]
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
-    """The region of interest."""
-    bounded: bool
-    """Must points stay in it? Elsewhere it only says where to look."""
-    integers: NDArray[np.bool_]
 
 
 def package() -> Any:

@@ -15,7 +15,6 @@ import numpy as np
 from fmnes_bench.coco.methods import NOMAD_BUDGET, NOMAD_DIMENSIONS, method_named
 from fmnes_bench.coco.problems import (
     Case,
-    Finished,
     Recorder,
     evaluate,
     observer_for,
@@ -24,6 +23,7 @@ from fmnes_bench.coco.problems import (
     seed_for,
     start_of,
 )
+from fmnes_bench.peers import Finished
 from fmnes_bench.trials import Store, open_folder, read_lines, versions
 
 # -- One run: one method on one problem, until the last target or the end of its budget.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +11,7 @@ import fmnes
 from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes.strategies import METHODS
 from fmnes.strategies.fm_nes import DEPARTURES
-from fmnes_bench.nomad import optimize
+from fmnes_bench import peers
 from fmnes_bench.search.functions import Array, Problem
 
 # -- The objective of a search: counts evaluations and records the first one within the gap.
@@ -109,30 +107,18 @@ CONVERGED = ("tolx", "tolfun", "tolfunhist", "tolfunrel")
 
 
 def cma(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> RunEnd:
-    """`cma`, with its transformation for bounds. A failed evaluation is +inf."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns that matplotlib is missing, and of many small things
-        import cma as package
+    """`cma`, with its transformation for bounds."""
 
-        # Seed 0 would be a random one; it takes 32 bits.
-        options: dict[str, Any] = {"seed": 1 + seed % (2**32 - 1), "verbose": -9, "verb_log": 0}
-        options |= {"maxfevals": problem.budget, "CMA_stds": np.broadcast_to(problem.sigma0, problem.d)}
-        if problem.bounds is not None:
-            options["bounds"] = [side.tolist() for side in problem.bounds]
-        if to_target:
-            options |= dict.fromkeys(("tolx", "tolfun", "tolfunhist", "tolfunrel"), 0)
-            options |= dict.fromkeys(
-                ("tolstagnation", "tolflatfitness", "maxiter", "tolfacupx", "tolupsigma"), 1e9
-            )
-            options |= {"tolxstagnation": False}
-        es = package.CMAEvolutionStrategy(problem.x0, 1.0, options)
-        while not es.stop() and not (to_target and objective.met):
-            x = es.ask()
-            es.tell(x, objective(np.array(x)).tolist())
-            if to_target and problem.at_mean:
-                objective.judge(np.asarray(es.result.xfavorite))
-        reasons = es.stop()
-        best = es.result.xfavorite if problem.at_mean else es.result.xbest
+    def ended(strategy: Any) -> bool:
+        if to_target and problem.at_mean and objective.evaluations:
+            objective.judge(np.asarray(strategy.result.xfavorite))
+        return to_target and objective.met
+
+    strategy = peers.cma(
+        objective, start_of(problem), problem.budget, seed, ended=ended, tolerances=not to_target
+    )
+    reasons = strategy.stop()
+    best = strategy.result.xfavorite if problem.at_mean else strategy.result.xbest
     best = None if best is None else np.asarray(best)
     if to_target and objective.met:
         return RunEnd(best, True, "TARGET")
@@ -141,20 +127,14 @@ def cma(method: str, problem: Problem, objective: Objective, seed: int, to_targe
 
 
 def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_target: bool) -> RunEnd:
-    """NOMAD 4 with an initial frame as wide as the first steps of fmnes."""
-    d = problem.d
-
-    def value(x: Array) -> float:
-        return float(objective(x[None])[0])
+    """NOMAD 4, with fewer evaluations."""
 
     def stop() -> bool:
         return to_target and objective.met
 
-    sizes = " ".join(map(repr, np.broadcast_to(problem.sigma0, d).tolist()))
-    settings = [f"MAX_BB_EVAL {min(NOMAD_EVALUATIONS * d, problem.budget)}"]
-    settings += [f"INITIAL_FRAME_SIZE ( {sizes} )", f"MAX_TIME {NOMAD_SECONDS}"]
-    lower, upper = ([], []) if problem.bounds is None else (side.tolist() for side in problem.bounds)
-    found = optimize(value, problem.x0, lower, upper, settings, seed, stop)
+    budget = min(NOMAD_EVALUATIONS * problem.d, problem.budget)
+    settings = [f"MAX_TIME {NOMAD_SECONDS}"]
+    found = peers.nomad(objective, start_of(problem), budget, seed, settings=settings, stop=stop)
     x = found["x_best_feas"]
     best = np.array(x[0]) if x else None
     if stop():
@@ -164,13 +144,22 @@ def nomad(method: str, problem: Problem, objective: Objective, seed: int, to_tar
     return RunEnd(best, said, "XTOL" if said else spent)
 
 
+def start_of(problem: Problem) -> peers.Start:
+    """What the peers know of a problem."""
+    d = problem.d
+    lower, upper = (np.full(d, -np.inf), np.full(d, np.inf)) if problem.bounds is None else problem.bounds
+    sigma0 = np.broadcast_to(problem.sigma0, d).astype(float)
+    integers = np.zeros(d, dtype=bool)
+    return peers.Start(problem.x0, sigma0, lower, upper, problem.bounds is not None, integers)
+
+
 Contestant = Callable[[str, Problem, Objective, int, bool], RunEnd]
-PEERS: dict[str, tuple[Contestant, str]] = {"cma": (cma, "cma"), "nomad": (nomad, "PyNomad")}
+PEERS: dict[str, Contestant] = {"cma": cma, "nomad": nomad}
 DEFAULT = tuple(name for name in ("afm-nes", "fm-nes", "cma-es", "cma") if name in METHODS or name in PEERS)
 
 
 def contestant(method: str) -> Contestant:
-    return PEERS[method][0] if method in PEERS else ours
+    return PEERS.get(method, ours)
 
 
 def takes_part(method: str, d: int) -> bool:
@@ -188,4 +177,4 @@ def check_method(method: str) -> None:
 
 
 def is_installed(method: str) -> bool:
-    return method not in PEERS or find_spec(PEERS[method][1]) is not None
+    return method not in PEERS or peers.is_installed(method)
