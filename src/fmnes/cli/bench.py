@@ -183,6 +183,54 @@ def coco(
     typer.echo(report)
 
 
+@app.command()
+def few(
+    suite: Annotated[
+        str,
+        typer.Option(help="Some of shared, bbob, search, hidden, boxes, real; none only writes the page."),
+    ] = "shared",
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help="By default afm-nes and the installed peers; also surrogate, our others, and the peers "
+            "cobyqa, cma-lq, nomad, pybads, optuna-gp, smac, cma, cma-ipop, cma-bipop, optuna-tpe, random."
+        ),
+    ] = None,
+    dimensions: Annotated[
+        str, typer.Option(help="Of shared, bbob and search; the others have their own.")
+    ] = "2,3,5,10,20",
+    instances: Annotated[str, typer.Option(help="Such as 8-12 or 1,3.")] = "8-12",
+    budget: Annotated[
+        int | None, typer.Option(help="Evaluations per dimension; by default that of the suite.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that keeps the runs.")] = Path("few"),
+    page: Annotated[Path | None, typer.Option(help="The page; by default few.md in the folder.")] = None,
+    pack: Annotated[bool, typer.Option("--pack", help="Compress the rows.")] = False,
+) -> None:
+    """Regret after 10 d to 200 d evaluations, beside the peers (extras `bench` and `few`).
+
+    Runs that the folder has are not run again; to repeat some, delete their lines from rows.jsonl.
+    """
+    from fmnes_bench.coco.study import numbers
+    from fmnes_bench.few import few as run
+
+    with show_bar("runs", out) as progress:
+        written = run(
+            [] if suite == "none" else _words(suite),
+            methods=None if methods is None else _words(methods),
+            dimensions=[_whole("dimensions", word) for word in _words(dimensions)],
+            instances=numbers("instances", instances),
+            budget=budget,
+            jobs=jobs,
+            out=out,
+            page=page,
+            pack=pack,
+            progress=progress,
+        )
+    typer.echo(f"report: {written}")
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
