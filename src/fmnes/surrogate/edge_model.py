@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.surrogate.kernels import Floats, inverse_root, matern52, squared_distances
+from fmnes.surrogate.kernels import Floats, matern52, squared_distances
 from fmnes.surrogate.value_model import scale_of
 
 Flags = NDArray[np.bool_]
@@ -26,9 +26,11 @@ FACE_RIDGE = 1e-3
 POLYHEDRON_LOSS = 0.02
 #: Weight of the square in the quadratic kernel.
 _QUADRATIC = 0.1
-#: The ridge is reached in stages, in multiples of its value: otherwise Newton's steps often end in a circle.
-_STAGES = (1e3, 1e2, 1e1, 1.0)
-_STEPS = 6
+#: The ridge is reached in stages, in multiples of its value, each with the most steps of Newton's method:
+#: without them the steps often form a cycle. Fewer of them lose nothing where a face is fitted again.
+_STAGES = ((1e3, 3), (1e2, 3), (1e1, 3), (1.0, 10))
+_FACE_STAGES = ((1e1, 3), (1.0, 6))
+#: How often failures are assigned to the faces again.
 _ROUNDS = 6
 
 
@@ -53,10 +55,11 @@ class EdgeModel(NamedTuple):
     """Of the support vectors; or of the planes as columns, their offsets first."""
 
 
-class _Fit(NamedTuple):
+class _Plane(NamedTuple):
     weights: Floats
     margins: Floats
-    loo: Floats
+    support: Flags
+    """The points that the weights were computed from."""
 
 
 def fit(z: Floats, worked: Flags) -> EdgeModel:
@@ -84,16 +87,17 @@ def fit(z: Floats, worked: Flags) -> EdgeModel:
 
     features = np.concatenate([np.ones((n, 1)), points], axis=1)
     size = float(np.square(features).sum(axis=1).mean())
-    plane = _plane(features, labels, np.full(n, RIDGE * size))
-    best = loss(plane.loo), "linear", plane.loo, points[:0], plane.weights[:, None]
+    ridges = np.full(n, RIDGE * size)
+    plane = _plane(features, labels, ridges, _STAGES)
+    loo = _leave_one_out(features, labels, ridges, plane)
+    best = loss(loo), "linear", loo, points[:0], plane.weights[:, None]
     gram = points @ points.T
     for kind in ("quadratic", "matern"):
         matrix = _KERNELS[kind](gram, np.diag(gram), np.diag(gram))
-        ridge = np.full(n, RIDGE * float(np.trace(matrix)) / n)
-        machine = _machine(matrix, labels, ridge)
-        if machine is not None and (value := loss(machine.loo)) < best[0] - 1e-9:
-            support = machine.weights != 0.0
-            best = value, kind, machine.loo, points[support], machine.weights[support]
+        machine = _machine(matrix, labels, RIDGE * float(np.trace(matrix)) / n, plane.margins)
+        if machine is not None and (value := loss(machine[1])) < best[0] - 1e-9:
+            support = machine[0] != 0.0
+            best = value, kind, machine[1], points[support], machine[0][support]
     if best[0] > POLYHEDRON_LOSS and (~worked).sum() > 1 and worked.sum() > 1:
         faces, loo = _polyhedron(features, worked, d, FACE_RIDGE * size)
         if (value := loss(loo)) < best[0] - 1e-9:
@@ -127,64 +131,82 @@ _KERNELS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
 }
 
 
-def _machine(matrix: Floats, labels: Floats, ridge: Floats) -> _Fit | None:
-    """Minimise ½ aᵀKa + ½ Σ max(0, 1 − y f)²/ridge, f = Ka, by Newton's method.
+def _machine(matrix: Floats, labels: Floats, ridge: float, start: Floats) -> tuple[Floats, Floats] | None:
+    """Weights that minimise ½ aᵀKa + ½ Σ max(0, 1 − y f)²/ridge, f = Ka, and leave-one-out margins.
 
-    A step is the exact minimum for its support vectors. If the steps form a cycle, the best is returned.
-    Leave-one-out keeps the other support vectors. None if no step was possible.
+    A step of Newton's method is the exact minimum for its support vectors; the first are those of the margins
+    `start`. If the steps form a cycle, the best is returned. Leave-one-out keeps the other support vectors.
+    None if no step was possible.
     """
     n = len(labels)
-    support = np.ones(n, bool)
+    support = labels * start < 1.0
+    if not support.any():
+        support[:] = True
     lowest, best = np.inf, None
-    for stage in _STAGES:
-        for _ in range(_STEPS):
+    for stage, steps in _STAGES:
+        for _ in range(steps):
             rows = np.flatnonzero(support)
             block = matrix[rows[:, None], rows]
-            block.flat[:: len(rows) + 1] += stage * ridge[rows]
+            block.flat[:: len(rows) + 1] += stage * ridge
             try:
-                root = inverse_root(block)
+                solution = np.linalg.solve(block, labels[rows])
             except np.linalg.LinAlgError:
                 break
-            solution = root.T @ (root @ labels[rows])
             margins = matrix[:, rows] @ solution
             hinge = np.maximum(0.0, 1.0 - labels * margins)
             if stage == 1.0:
-                objective = float(solution @ margins[rows] + (hinge * hinge / ridge).sum())
+                objective = float(solution @ margins[rows] + hinge @ hinge / ridge)
                 if objective < lowest:
-                    lowest, best = objective, (rows, solution, margins, root)
+                    lowest, best = objective, (rows, solution, margins, block)
             before, support = support, hinge > 0.0
-            if (before == support).all() or not support.any():
+            if not support.any():
+                support = before
+            if (before == support).all():
                 break
-        if not support.any():
-            support = before
     if best is None:
         return None
-    rows, solution, margins, root = best
+    rows, solution, margins, block = best
     weights = np.zeros(n)
     weights[rows] = solution
-    loo = margins.copy()
-    loo[rows] = labels[rows] - solution / np.einsum("ij,ij->j", root, root)
-    return _Fit(weights, margins, loo)
+    margins[rows] = labels[rows] - solution / np.diag(np.linalg.inv(block))
+    return weights, margins
 
 
-def _plane(features: Floats, labels: Floats, ridge: Floats) -> _Fit:
-    """The same machine for the linear kernel, by its d + 1 features."""
-    margins = np.zeros(len(labels))
-    for stage in _STAGES:
-        for _ in range(_STEPS):
-            support = labels * margins < 1.0
-            rows = features[support]
-            weighted = rows / (stage * ridge[support, None])
-            hessian = rows.T @ weighted
-            hessian.flat[:: len(hessian) + 1] += 1.0
-            weights = np.linalg.solve(hessian, weighted.T @ labels[support])
-            margins = features @ weights
-            if ((labels * margins < 1.0) == support).all():
+def _plane(
+    features: Floats,
+    labels: Floats,
+    ridges: Floats,
+    stages: tuple[tuple[float, int], ...],
+    start: Floats | None = None,
+) -> _Plane:
+    """The same machine for the linear kernel, by its d + 1 features; start: weights."""
+    signed = labels[:, None] * features
+    weighted = signed / ridges[:, None]
+    margins = np.zeros(len(labels)) if start is None else signed @ start
+    unit = np.eye(features.shape[1])
+    now = margins < 1.0
+    for stage, steps in stages:
+        for _ in range(steps):
+            support = now
+            rows = signed[support].T
+            weights = np.linalg.solve(rows @ weighted[support] + stage * unit, weighted[support].sum(axis=0))
+            margins = signed @ weights
+            now = margins < 1.0
+            if (now == support).all():
                 break
-    leverage = np.einsum("ij,ij->i", np.linalg.solve(hessian, rows.T).T, weighted)
-    loo = margins.copy()
-    loo[support] = labels[support] - (labels[support] - margins[support]) / np.maximum(1.0 - leverage, 1e-9)
-    return _Fit(np.asarray(weights, np.float64), margins, loo)
+    return _Plane(weights, labels * margins, support)
+
+
+def _leave_one_out(features: Floats, labels: Floats, ridges: Floats, plane: _Plane) -> Floats:
+    """Margins without the point itself, for unchanged other support vectors."""
+    support = plane.support
+    rows = features[support]
+    weighted = rows / ridges[support, None]
+    inverse = np.linalg.inv(rows.T @ weighted + np.eye(rows.shape[1]))
+    leverage = np.einsum("ij,ij->i", rows @ inverse, weighted)
+    loo = plane.margins.copy()
+    loo[support] = labels[support] - (labels - plane.margins)[support] / np.maximum(1.0 - leverage, 1e-9)
+    return loo
 
 
 def _polyhedron(features: Floats, worked: Flags, most: int, ridge: float) -> tuple[Floats, Floats]:
@@ -194,28 +216,35 @@ def _polyhedron(features: Floats, worked: Flags, most: int, ridge: float) -> tup
     """
     labels = np.where(worked, 1.0, -1.0)
     good, bad = np.flatnonzero(worked), np.flatnonzero(~worked)
-    left = bad
+
+    def face(failures: NDArray[np.intp], weight: float, start: Floats | None) -> _Plane:
+        rows = np.concatenate([good, failures])
+        ridges = np.full(len(rows), ridge)
+        ridges[len(good) :] /= weight
+        return _plane(features[rows], labels[rows], ridges, _FACE_STAGES, start)
+
     faces: list[Floats] = []
+    left = bad
     while len(left) and len(faces) < most:
-        rows = np.concatenate([good, left])
-        # A small weight for the failures: the plane need not have all of them behind it.
-        ridges = np.concatenate([np.full(len(good), ridge), np.full(len(left), 300.0 * ridge)])
-        behind = _plane(features[rows], labels[rows], ridges).margins[len(good) :]
-        taken = behind < -0.5 if (behind < -0.5).any() else behind <= behind.min()
-        rows = np.concatenate([good, left[taken]])
-        face = _plane(features[rows], labels[rows], np.full(len(rows), ridge)).weights
-        faces.append(face)
-        left = left[features[left] @ face >= 0.0]
+        # With a small weight, the failures need not all be beyond this plane.
+        first = face(left, 1.0 / 300.0, None)
+        behind = first.margins[len(good) :]
+        taken = left[behind <= max(-0.5, behind.min())]
+        faces.append(face(taken, 1.0, first.weights).weights)
+        left = left[features[left] @ faces[-1] >= 0.0]
+    fits: dict[bytes, _Plane] = {}
     owner = np.full(len(bad), -1)
     for _ in range(_ROUNDS):
         before, owner = owner, (features[bad] @ np.stack(faces, axis=1)).argmin(axis=1)
         if (before == owner).all():
             break
-        members = [np.concatenate([good, bad[owner == j]]) for j in np.unique(owner)]
-        fits = [_plane(features[rows], labels[rows], np.full(len(rows), ridge)) for rows in members]
-        faces = [each.weights for each in fits]
+        members = {(owner == j).tobytes(): j for j in np.unique(owner)}
+        # A face whose failures are the same stays the same.
+        fits = {key: fits.get(key) or face(bad[owner == j], 1.0, faces[j]) for key, j in members.items()}
+        faces = [each.weights for each in fits.values()]
     planes = np.stack(faces, axis=1)
     margins = features @ planes
-    for j, (rows, each) in enumerate(zip(members, fits, strict=True)):
-        margins[rows, j] = each.loo
+    for j, (key, each) in enumerate(fits.items()):
+        rows = np.concatenate([good, bad[np.frombuffer(key, bool)]])
+        margins[rows, j] = _leave_one_out(features[rows], labels[rows], np.full(len(rows), ridge), each)
     return planes, margins.min(axis=1)
