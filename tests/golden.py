@@ -149,6 +149,10 @@ def option(takes: Callable[..., Any], *names: str) -> str:
 
 
 OVERLAP = option(fmnes.minimize, "overlap", "ahead")
+#: Without models, which change every trajectory of a small budget.
+PLAIN: dict[str, Any] = (
+    {"surrogate": False} if "surrogate" in inspect.signature(fmnes.minimize).parameters else {}
+)
 
 
 def minimize(fun: Callable[[Any], Any], *args: Any, **options: Any) -> dict[str, Any]:
@@ -159,7 +163,7 @@ def minimize(fun: Callable[[Any], Any], *args: Any, **options: Any) -> dict[str,
     def callback(view: fmnes.View) -> None:
         seen.append(of_view(view))
 
-    options = {"rng": 1, "max_evaluations": 300, "callback": callback, **options}
+    options = {"rng": 1, "max_evaluations": 300, "callback": callback, **PLAIN, **options}
     result = fmnes.minimize(trace, *args, **options)
     return {"evaluations": trace.digests, "views": digest(seen), **of_result(result)}
 
@@ -273,14 +277,14 @@ class Inline(Executor):
 
 def kept(fun: Any, *args: Any, **options: Any) -> dict[str, Any]:
     """Evaluated elsewhere: what the run has kept is recorded."""
-    result = fmnes.minimize(fun, *args, **{"rng": 1, "keep_evaluations": True, **options})
+    result = fmnes.minimize(fun, *args, **{"rng": 1, "keep_evaluations": True, **PLAIN, **options})
     return {**of_result(result), "table": of_table(result.evaluations)}
 
 
 def resumed(fun: Callable[[Any], Any], *args: Any, cut: int, budget: int, **options: Any) -> dict[str, Any]:
     """Ctrl-C during an evaluation, then `resume`; and a budget that ends early, then a larger one."""
     recorded: dict[str, Any] = {}
-    options = {"rng": 1, **options}
+    options = {"rng": 1, **PLAIN, **options}
     with tempfile.TemporaryDirectory() as folder:
         trace = Trace(fun)
         count = 0
@@ -381,7 +385,7 @@ def warm_started(method: Any, **options: Any) -> dict[str, Any]:
     first = {"rng": 1, "method": method, "max_evaluations": 250}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "before")
-        before = fmnes.minimize(constrained, [3.0, 2.0, 1.0], 0.5, run_dir=path, **first)
+        before = fmnes.minimize(constrained, [3.0, 2.0, 1.0], 0.5, run_dir=path, **PLAIN, **first)
         shifted = lambda x: constrained(np.asarray(x) - 0.1)  # noqa: E731
         return {
             "result": minimize(shifted, warm_start=before, method=method, **options),
@@ -391,7 +395,7 @@ def warm_started(method: Any, **options: Any) -> dict[str, Any]:
 
 
 def named_warm_start() -> dict[str, Any]:
-    before = fmnes.minimize(named, SPACE, rng=1, max_evaluations=150)
+    before = fmnes.minimize(named, SPACE, rng=1, max_evaluations=150, **PLAIN)
     return minimize(named, warm_start=before, max_evaluations=150)
 
 
