@@ -122,7 +122,7 @@ def _quadratic(gram: Floats, _a: Floats, _b: Floats) -> Floats:
 
 
 def _matern(gram: Floats, squares_a: Floats, squares_b: Floats) -> Floats:
-    return 1.0 + gram + matern52(np.sqrt(squared_distances(gram, squares_a, squares_b)))
+    return 1.0 + gram + matern52(squared_distances(gram, squares_a, squares_b))
 
 
 _KERNELS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {

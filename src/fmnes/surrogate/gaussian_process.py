@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmnes.surrogate.kernels import Floats, inverse_root, matern52, squared_distances
+from fmnes.surrogate.kernels import Floats, distances_between, inverse_root, matern52
 from fmnes.surrogate.normal import cdf, density, log_cdf
 
 #: Mean and standard deviation of the normal priors of θ; for the length scales see `LENGTH_PRIOR`.
@@ -30,6 +30,8 @@ _SMALLEST_VARIANCE = 1e-12
 _GAIN = 1e-4
 #: Of a step in θ: the quadratic model of the posterior holds no further.
 _LONGEST = 2.0
+#: Entries of the covariances that `predict` holds at a time: what fits into the cache.
+_CHUNK = 1 << 15
 #: Part of the variance of a label that is no uncertainty: without it, P(works) would be 0 or 1 at the points.
 _LABEL_VARIANCE = 0.05
 #: Distances from the smallest value are logarithmic from this share of the median distance on.
@@ -110,12 +112,16 @@ def fit(
 def predict(gp: GaussianProcess, x: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation at x (m, d), in units of standardised values."""
     points = x / gp.length_scales
-    squares = [np.einsum("ij,ij->i", each, each) for each in (points, gp.points)]
     signal = math.exp(gp.theta[-2])
-    k = signal * matern52(np.sqrt(squared_distances(points @ gp.points.T, *squares)))
-    v = k @ gp.root.T
-    variance = signal - np.einsum("ij,ij->i", v, v)
-    return np.asarray(k @ gp.weights), np.sqrt(np.maximum(variance, _SMALLEST_VARIANCE))
+    mean, variance = np.empty(len(x)), np.empty(len(x))
+    rows = max(1, _CHUNK // len(gp.points))
+    for first in range(0, len(x), rows):
+        part = slice(first, first + rows)
+        k = matern52(distances_between(points[part], gp.points))
+        mean[part] = k @ gp.weights
+        v = k @ gp.root.T
+        variance[part] = np.einsum("ij,ij->i", v, v)
+    return signal * mean, np.sqrt(np.maximum(signal - signal**2 * variance, _SMALLEST_VARIANCE))
 
 
 def log_expected_improvement(mean: Floats, sd: Floats, best: float) -> Floats:
@@ -166,39 +172,44 @@ def negative_log_posterior(
     """−log p(θ | y) without its constant, and its gradient; ∞ where the covariance is singular."""
     d = x.shape[1]
     points = x / np.exp(theta[:d])
-    gram = points @ points.T
-    squares = np.einsum("ij,ij->i", points, points)
-    squared = squared_distances(gram, squares, squares)
-    s = math.sqrt(5.0) * np.sqrt(squared)
-    decay = math.exp(theta[d]) * np.exp(-s)
-    slope = (5.0 / 3.0) * (1.0 + s) * decay
-    correlated = (1.0 + s + (5.0 / 3.0) * squared) * decay
+    squared = distances_between(points, points)
+    squared *= 5.0
+    s = np.sqrt(squared)
+    decay = np.exp(-s)
+    decay *= math.exp(theta[d])
+    s += 1.0
+    squared /= 3.0
+    squared += s
+    squared *= decay
     noise = math.exp(theta[d + 1])
-    covariance = correlated.copy()
-    covariance.flat[:: len(y) + 1] += noise + _JITTER
+    squared.flat[:: len(y) + 1] += noise + _JITTER
     try:
-        root = inverse_root(covariance)
+        root = inverse_root(squared)
     except np.linalg.LinAlgError:
         return math.inf, np.zeros_like(theta)
     half = root @ y
     deviation = (theta - centre) / width
     value = 0.5 * float(half @ half) - float(np.log(np.diag(root)).sum()) + 0.5 * float(deviation @ deviation)
     weights = root.T @ half
-    w = root.T @ root - np.outer(weights, weights)
+    w = np.matmul(root.T, root, out=squared)  # K⁻¹ − K⁻¹y yᵀK⁻¹
+    w -= np.multiply(weights[:, None], weights, out=root)
+    trace = float(np.trace(w))
     gradient = deviation / width
+    # tr(W K) = n − yᵀK⁻¹y, and K is the correlated part and the noise.
+    gradient[d] += 0.5 * (len(y) - float(half @ half) - (noise + _JITTER) * trace)
+    gradient[d + 1] += 0.5 * noise * trace
     # Σ_jk M_jk (x_j − x_k)² for each coordinate at once, with M symmetric.
-    m = w * slope
-    gradient[:d] += m.sum(axis=1) @ (points * points) - np.einsum("ij,ij->j", m @ points, points)
-    gradient[d] += 0.5 * float((w * correlated).sum())
-    gradient[d + 1] += 0.5 * noise * float(np.trace(w))
+    w *= s
+    w *= decay
+    m = w @ points
+    gradient[:d] += (5.0 / 3.0) * (w.sum(axis=1) @ (points * points) - np.einsum("ij,ij->j", m, points))
     return value, gradient
 
 
 def _covariance(points: Floats, theta: Floats) -> Floats:
     """K of points divided by the length scales."""
-    squares = np.einsum("ij,ij->i", points, points)
-    r = np.sqrt(squared_distances(points @ points.T, squares, squares))
-    matrix = math.exp(theta[-2]) * matern52(r)
+    matrix = matern52(distances_between(points, points))
+    matrix *= math.exp(theta[-2])
     matrix.flat[:: len(points) + 1] += math.exp(theta[-1]) + _JITTER
     return matrix
 

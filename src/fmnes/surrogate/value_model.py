@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmnes.surrogate.kernels import Floats, inverse_root, matern52, squared_distances
+from fmnes.surrogate.kernels import Floats, distances_between, inverse_root, matern52, squared_distances
 from fmnes.surrogate.normal import inverse_cdf
 
 MIN_POINTS = 4
@@ -86,18 +86,19 @@ def fit(z: Floats, y: Floats, n_check: int) -> ValueModel | None:
     points = z / scale
     targets = np.stack([transform(y, kind) for kind in TRANSFORMS], axis=1)
     check = slice(0, max(1, n_check))
-    order = np.sign(rank[check][:, None] - rank[check][None, :])
+    order = np.sign(rank[check][:, None] - rank[check]).astype(float)
     pairs = max(1.0, float(np.abs(order).sum()))
     variances = np.maximum(targets[check].var(axis=0), 1e-300)
     best: tuple[float, float, Kernel, int, Floats, Floats] | None = None
     with np.errstate(all="ignore"):  # what is not finite is not chosen
         gram = points @ points.T
-        squares = np.diag(gram)
-        distances = np.sqrt(squared_distances(gram, squares, squares))
+        squared = squared_distances(gram, np.diag(gram), np.diag(gram))
+        matern = {length: matern52(squared / length**2) for length in {kernel.length for kernel in KERNELS}}
+        square, matrix = np.square(gram), np.empty_like(gram)
         for kernel in KERNELS:
             if kernel.quadratic and n < d + 2:
                 continue
-            matrix = _covariance(kernel, gram, distances)
+            _covariance(kernel, gram, square, matern[kernel.length], matrix)
             matrix.flat[:: n + 1] += kernel.ridge * max(1.0, np.trace(matrix) / n)
             try:
                 root = inverse_root(matrix)
@@ -106,15 +107,15 @@ def fit(z: Floats, y: Floats, n_check: int) -> ValueModel | None:
             weights = root.T @ (root @ targets)
             errors = weights / np.einsum("ij,ij->j", root, root)[:, None]
             loo = targets - errors
-            mse = (errors[check] ** 2).mean(axis=0) / variances
-            for j in range(len(TRANSFORMS)):
-                p = loo[check, j]
-                tau = float((order * np.sign(p[:, None] - p[None, :])).sum()) / pairs
-                digits = -math.log10(max(mse[j], 1e-300)) if np.isfinite(mse[j]) else -math.inf
-                score = tau + _ACCURACY * min(8.0, max(-1.0, digits))
-                usable = np.isfinite(weights[:, j]).all() and np.isfinite(loo[:, j]).all()
-                if usable and (best is None or score > best[0]):
-                    best = score, tau, kernel, j, weights[:, j], loo[:, j]
+            digits = -np.log10(np.maximum(np.square(errors[check]).mean(axis=0) / variances, 1e-300))
+            p = loo[check]
+            signs = np.sign(p[:, None] - p)
+            taus = np.einsum("ij,ijk->k", order, signs) / pairs
+            scores = taus + _ACCURACY * np.clip(digits, -1.0, 8.0)
+            usable = np.isfinite(scores) & np.isfinite(weights).all(axis=0) & np.isfinite(loo).all(axis=0)
+            for j in np.flatnonzero(usable).tolist():
+                if best is None or scores[j] > best[0]:
+                    best = scores[j], float(taus[j]), kernel, j, weights[:, j], loo[:, j]
     if best is None:
         return None
     _, tau, kernel, j, weights, loo = best
@@ -126,11 +127,12 @@ def predict(model: ValueModel, z: Floats) -> Floats:
     """Predicted values in transformed units. z: (m, d)"""
     points = z / model.scale
     gram = points @ model.points.T
-    distances = np.empty(0)
+    matern = gram
     if model.kernel.matern:
-        squares = [np.einsum("ij,ij->i", each, each) for each in (points, model.points)]
-        distances = np.sqrt(squared_distances(gram, *squares))
-    return np.asarray(_covariance(model.kernel, gram, distances) @ model.weights)
+        matern = matern52(distances_between(points, model.points) / model.kernel.length**2)
+    matrix = np.empty_like(gram)
+    _covariance(model.kernel, gram, np.square(gram), matern, matrix)
+    return np.asarray(matrix @ model.weights)
 
 
 def transformed(model: ValueModel, f: Floats) -> Floats:
@@ -167,14 +169,12 @@ def transform(y: Floats, kind: str) -> Floats:
     return np.asarray(t / deviation if deviation > 0.0 else 0.0 * t)
 
 
-def _covariance(kernel: Kernel, gram: Floats, distances: Floats) -> Floats:
-    """The kernel of all pairs without its ridge, as a new array."""
-    matrix = 1.0 + gram
-    if kernel.quadratic:
-        matrix += kernel.quadratic * gram * gram
-    if kernel.matern:
-        matrix += kernel.matern * matern52(distances / kernel.length)
-    return matrix
+def _covariance(kernel: Kernel, gram: Floats, square: Floats, matern: Floats, out: Floats) -> None:
+    """Write the kernel of all pairs without its ridge to out. square: of the entries of gram."""
+    np.add(gram, 1.0, out=out)
+    for factor, part in ((kernel.quadratic, square), (kernel.matern, matern)):
+        if factor:
+            out += part if factor == 1.0 else factor * part
 
 
 def _normal_scores(y: Floats) -> Floats:
