@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fmnes.evaluation import evaluator, executor, serial
+from fmnes.evaluation import executor, serial
 from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
+from fmnes.evaluation.objective import Objective
 from fmnes.evaluation.programs import runner
 from fmnes.evaluation.workers import pool
 from fmnes.outcome import Outcome
@@ -43,13 +44,13 @@ def ExecutorEvaluator(*args: Any, **options: Any) -> Any:
     return Batches(executor.ExecutorEvaluator(*args, **options))
 
 
-def executor_evaluator(*args: Any, **options: Any) -> Any:
-    return Batches(executor.executor_evaluator(*args, **options))
+def executor_evaluator(executor: Any, fun: Any, d: int, **options: Any) -> Any:
+    return Batches(Objective(fun, d).evaluator(executor=executor, **options))
 
 
 def Serial(*args: Any, **options: Any) -> Any:
     return Batches(serial.Serial(*args, **options))
 
 
-def choose_evaluator(*args: Any, **options: Any) -> Any:
-    return Batches(evaluator.choose_evaluator(*args, **options))
+def choose_evaluator(fun: Any, d: int, **options: Any) -> Any:
+    return Batches(Objective(fun, d).evaluator(**options))

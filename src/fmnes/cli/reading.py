@@ -15,6 +15,7 @@ import numpy as np
 from fmnes.arguments import shown
 from fmnes.cli.problem_file import ProblemFile
 from fmnes.errors import ArgumentError, RunError, nearest
+from fmnes.evaluation.objective import command_from, describe_objective
 from fmnes.reading.next_steps import (
     RunOutcome,
     Step,
@@ -27,7 +28,7 @@ from fmnes.reading.next_steps import (
     where_a_run_is,
 )
 from fmnes.result import Result
-from fmnes.run.settings import UNUSABLE, command_from, describe_objective
+from fmnes.run.settings import UNUSABLE
 from fmnes.run.settings import RunConfig as StoredConfig
 from fmnes.storage.directory import (
     CONFIG,

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fmnes.arguments import check_callable, check_one_argument, shown
-from fmnes.errors import ArgumentError
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
-from fmnes.space import Space
 
 
 class Task(NamedTuple):
@@ -80,84 +73,3 @@ def evaluate_all(
     with closing(evaluator(TaskList(tasks), deadline)) as finished:
         for task, outcome in finished:
             yield positions[id(task)].pop(0), outcome
-
-
-def choose_evaluator(
-    fun: Any,
-    d: int,
-    *,
-    workers: int = 1,
-    timeout: float | None = None,
-    retries: int = 0,
-    executor: Any = None,
-    vectorized: bool = False,
-    on_error: Literal["infeasible", "raise"] = "infeasible",
-    kept_in: str | None = None,
-    space: Space | None = None,
-    overlap: float = 0.0,
-) -> Evaluator:
-    """Return the evaluator for these options. Modules that need POSIX are imported only if they are used.
-
-    kept_in: the folder for directories of a Command's failed evaluations, created when needed.
-    space: named parameters; the objective gets its points by name.
-    """
-    from fmnes.evaluation.exit_status import RetryKilled  # these import this module
-    from fmnes.evaluation.programs.command import Command
-    from fmnes.evaluation.serial import Serial, Vectorized
-
-    if overlap and vectorized:
-        raise ArgumentError(
-            f"overlap: found {shown(overlap)} where all points of a generation are evaluated together; "
-            "wanted 0, or workers="
-        )
-    if not isinstance(fun, Command):
-        check_callable(fun)
-        check_one_argument(fun, d, None if space is None else space.names)
-    if executor is not None:
-        if workers != 1 or vectorized:
-            raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
-        make = getattr(executor, "make_evaluator", None)
-        if make is not None and not isinstance(executor, type):
-            # Such as a FileQueue, which does more than submit.
-            made: Evaluator = make(fun, d, timeout=timeout, retries=retries, kept_in=kept_in, space=space)
-            return made
-        from fmnes.evaluation.executor import executor_evaluator
-
-        return executor_evaluator(executor, fun, d, timeout=timeout, space=space)
-    if isinstance(fun, Command):
-        if vectorized:
-            raise ArgumentError("fun: found a Command together with vectorized; wanted workers=")
-        from fmnes.evaluation.programs.preflight import check_runnable
-
-        command = fun if timeout is None else replace(fun, timeout=timeout)
-        # Any point shows the names, and which of them are integers.
-        check_runnable(command, d, None if space is None else space.named(np.zeros(d)))
-        from fmnes.evaluation.programs.runner import CommandEvaluator
-
-        named = None if space is None else space.named
-        return RetryKilled(CommandEvaluator(command, workers, kept_in, named=named), retries)
-    if space is not None:
-        fun = Named(fun, space, vectorized)
-    if vectorized:
-        if workers != 1 or timeout is not None:
-            raise ArgumentError("vectorized: found together with workers or timeout; wanted one of them")
-        return Vectorized(fun)
-    if workers > 1 or timeout is not None:
-        from fmnes.evaluation.workers.pool import Workers
-
-        return RetryKilled(Workers(fun, workers, timeout=timeout), retries)
-    return Serial(fun, on_error)
-
-
-class Named:
-    """Calls `fun` with {name: value} in the user's units; if it is `vectorized`, with {name: (n,)}."""
-
-    def __init__(self, fun: Callable[[Any], Any], space: Space, vectorized: bool) -> None:
-        self._fun = fun
-        self._convert = space.columns if vectorized else space.named
-
-    def __call__(self, x: NDArray[np.float64]) -> Any:
-        return self._fun(self._convert(x))
-
-    def __repr__(self) -> str:
-        return repr(self._fun)

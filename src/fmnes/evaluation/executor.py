@@ -19,18 +19,14 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Literal, NamedTuple, Protocol
-
-import numpy as np
 
 from fmnes.arguments import check_callable, shown
 from fmnes.errors import ArgumentError, ObjectiveError
 from fmnes.evaluation import remote
-from fmnes.evaluation.evaluator import Named, Outcomes, Task, TaskSource
+from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource
 from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.workers.messages import decode
 from fmnes.outcome import Outcome, Outputs, call, lost, read_outcome, read_outputs
 from fmnes.result import Vector
@@ -44,20 +40,6 @@ RECOUNT_SECONDS = 5.0
 LOOK_SECONDS = 1.0
 #: Objectives up to this size in bytes go with every task; larger ones only to workers that lack them.
 SMALL = 32_768
-
-
-def executor_evaluator(
-    executor: Any, fun: Any, d: int, *, timeout: float | None = None, space: Space | None = None
-) -> ExecutorEvaluator:
-    """Return the evaluator of a function or a Command by this executor; raises ArgumentError."""
-    if isinstance(fun, Command):
-        command = fun if timeout is None else replace(fun, timeout=timeout)
-        # Any point shows the names. The program need not be on this machine.
-        check_runnable(command, d, None if space is None else space.named(np.zeros(d)), elsewhere=True)
-        return ExecutorEvaluator(command, executor, space=space)
-    if callable(fun) and space is not None:
-        fun = Named(fun, space, False)
-    return ExecutorEvaluator(fun, executor, timeout=timeout)
 
 
 def count_workers(executor: Any) -> int | None:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from fmnes.arguments import check_callback, check_flag, check_path, suggest_options
 from fmnes.errors import ArgumentError
+from fmnes.evaluation.objective import Objective, describe_objective
 from fmnes.parameters import Parameter
 from fmnes.result import Named, Result, Vector, View, X
 from fmnes.run.loop import check_origin
@@ -23,7 +24,6 @@ from fmnes.run.settings import (
     RunConfig,
     Settings,
     batch_size,
-    describe_objective,
     describe_search,
     dimension_of,
     population_for,
@@ -350,7 +350,8 @@ def minimize(
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.
-    evaluator = settings.evaluator(fun, executor, len(opt.x0), run_dir, space, opt.overlap)
+    objective = Objective(fun, len(opt.x0), space, settings.vectorized)
+    evaluator = settings.evaluator(objective, executor, run_dir, opt.overlap)
     state = RunState(opt, start=StartPoint(open=settings.evaluate_start))
     config = RunConfig(settings, describe_objective(fun), describe_search(opt), versions(), space)
     kept_as = config.coordinates(len(opt.x0)) if keep_evaluations else None

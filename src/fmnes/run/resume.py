@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,12 @@ from fmnes._logging import logger, one_line
 from fmnes.arguments import Default, check_callback, check_flag, check_path, suggest_options
 from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, TaskSource
-from fmnes.evaluation.programs.checks import read_environment
-from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.objective import Objective, check_same_objective, stored_objective
 from fmnes.result import Result, StopReason, View
 from fmnes.run.forgetting import take_back_meant
 from fmnes.run.loop import check_origin
 from fmnes.run.session import BrokenByTheLog, run_session, table_of
-from fmnes.run.settings import RunConfig, Settings, command_from, describe_objective
+from fmnes.run.settings import RunConfig, Settings
 from fmnes.run.snapshots import RunState
 from fmnes.run.stored_result import read_whole_result
 from fmnes.storage.directory import RESULT, RunDirectory
@@ -135,7 +133,7 @@ def resume(
     with RunDirectory.open(run_dir) as directory:
         config = RunConfig.read(directory.path, directory.config)
         settings, space = replace(config.settings, **changes), config.space
-        objective = _objective(directory.path, config, fun)
+        objective = stored_objective(directory.path, config.objective, fun)
         ending = _ending(directory)
         ended = settings == config.settings and _has_ended(ending)
         if objective is None and (not ended or forget_failures is not False):
@@ -155,9 +153,8 @@ def resume(
                 )
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
-                evaluator = settings.evaluator(
-                    objective, executor, len(state.opt.x0), run_dir, space, state.opt.overlap
-                )
+                whole = Objective(objective, len(state.opt.x0), space, settings.vectorized)
+                evaluator = settings.evaluator(whole, executor, run_dir, state.opt.overlap)
                 directory.finish(None)  # the old result is no longer valid
             directory.update_config(replace(config, settings=settings).as_json())
             return run_session(
@@ -195,7 +192,7 @@ def _read_finished(
         if result is None or directory.in_use_by:
             return None
         if fun is not None:
-            _check_objective(directory.path, config, fun)
+            check_same_objective(directory.path, config.objective, fun)
         logger.info("the run in %s has ended: its result is read", one_line(str(directory.path)))
         if keep_evaluations:
             coordinates = config.coordinates(len(result.x_mean))
@@ -258,58 +255,6 @@ def _state(directory: RunDirectory, settings: Settings) -> RunState:
             "perhaps not bit for bit (not bitwise)"
         )
     return state
-
-
-def _objective(path: Path, config: RunConfig, fun: Any) -> Any:
-    """The objective to evaluate; None if it is a function that was not passed in."""
-    if fun is None:
-        return None if config.objective["kind"] == "function" else _command(path, config.objective)
-    _check_objective(path, config, fun)
-    return fun
-
-
-def _check_objective(path: Path, config: RunConfig, fun: Any) -> None:
-    """Raises RunError unless `fun` is the objective that the run began with."""
-    stored, given = config.objective, describe_objective(fun)
-    for key in ("kind", "name", "argv", "names"):
-        theirs, ours = (_plain(d.get(key)) for d in (stored, given))
-        if theirs != ours:
-            if key == "kind":
-                theirs, ours = (_plain(d.get("name") or d.get("argv")) for d in (stored, given))
-            what = "the names " if key == "names" else ""
-            raise RunError(
-                f"{path}: found a run of {what}{theirs!r}, and {what}{ours!r} here, which is "
-                "another objective; pass the function or Command that the run began with, or begin a new run"
-            )
-
-
-def _command(path: Path, objective: dict[str, Any]) -> Command:
-    """The Command of the run; its environment, which is not stored, comes from the problem file."""
-    try:
-        command = command_from(objective)
-    except (ArgumentError, TypeError) as error:
-        raise RunError(f"{path}: found an unusable configuration ({error})") from None
-    names = objective.get("environment_names")
-    if not names:
-        return command
-    if command.problem_file is None:
-        raise ArgumentError(
-            f"fun: found none, but the command has an environment of its own ({names}), which is not kept; "
-            "wanted the Command again"
-        )
-    environment = read_environment(command.problem_file)
-    missing = sorted(set(names) - set(environment))
-    if missing:
-        raise ArgumentError(
-            f"{command.problem_file}: found no {', '.join(missing)} in its environment, wanted it as when "
-            "the run began"
-        )
-    return replace(command, environment=environment)
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON returns it."""
-    return list(value) if isinstance(value, tuple) else value
 
 
 class _NothingLeft:

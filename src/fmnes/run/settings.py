@@ -12,8 +12,8 @@ import numpy as np
 
 from fmnes.arguments import check_choice, check_count, check_flag, check_number, is_number, shown
 from fmnes.errors import ArgumentError, FmnesError, RunError
-from fmnes.evaluation.evaluator import Evaluator, choose_evaluator
-from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.evaluator import Evaluator
+from fmnes.evaluation.objective import Objective, read_description
 from fmnes.parameters import Real
 from fmnes.space import Space, make_space
 from fmnes.storage.directory import KEPT
@@ -153,26 +153,16 @@ class Settings:
             settle("workers", check_count("workers", self.workers, 1, ", or -1: one for each core"))
 
     def evaluator(
-        self,
-        fun: Any,
-        executor: Any,
-        d: int,
-        run_dir: str | os.PathLike[str] | None = None,
-        space: Space | None = None,
-        overlap: float = 0.0,
+        self, objective: Objective, executor: Any, run_dir: str | os.PathLike[str] | None, overlap: float
     ) -> Evaluator:
-        """The evaluator for `fun`; the directories of failed programs are kept in the run directory."""
-        return choose_evaluator(
-            fun,
-            d,
+        """The evaluator; the directories of failed programs are kept in the run directory."""
+        return objective.evaluator(
             workers=cores() if self.workers == -1 else self.workers,
             timeout=self.timeout,
             retries=self.retries,
             executor=executor,
-            vectorized=self.vectorized,
             on_error=self.on_error,
             kept_in=None if run_dir is None else os.path.join(os.path.abspath(run_dir), KEPT),
-            space=space,
             overlap=overlap,
         )
 
@@ -211,14 +201,9 @@ class RunConfig:
     def read(cls, path: Path, data: dict[str, Any]) -> RunConfig:
         """Validate the configuration of the run at `path`. Raises RunError."""
         try:
-            objective = data["objective"]
-            kind = objective.get("kind") if isinstance(objective, dict) else None
-            named = kind == "function" and isinstance(objective.get("name"), str)
-            if not named and not (kind == "command" and "argv" in objective):
-                raise ValueError("no objective")
             config = cls(
                 settings=Settings(**data["settings"]),
-                objective=objective,
+                objective=read_description(data["objective"]),
                 search=dict(data["search"]),
                 versions={str(k): str(v) for k, v in dict(data["versions"]).items()},
                 space=Space.from_json(data["parameters"]) if "parameters" in data else None,
@@ -255,24 +240,6 @@ class RunConfig:
             "versions": self.versions,
         }
         return data if self.space is None else {**data, "parameters": self.space.as_json()}
-
-
-def describe_objective(fun: Any) -> dict[str, Any]:
-    """The objective as plain data: enough to run a Command again, or to recognise a function."""
-    if isinstance(fun, Command):
-        fields = {k: v for k, v in asdict(fun).items() if k != "environment"}
-        plain = {k: os.fspath(v) if isinstance(v, os.PathLike) else v for k, v in fields.items()}
-        # Only the names: values may be secrets.
-        return {"kind": "command", **plain, "environment_names": sorted(fun.environment or {})}
-    module = getattr(fun, "__module__", None)
-    name = getattr(fun, "__qualname__", None) or type(fun).__qualname__
-    return {"kind": "function", "module": module, "name": name}
-
-
-def command_from(objective: dict[str, Any]) -> Command:
-    """The Command that `describe_objective` described, without its environment."""
-    left_out = ("kind", "environment_names")
-    return Command(**{name: value for name, value in objective.items() if name not in left_out})
 
 
 def describe_search(opt: Optimizer) -> dict[str, Any]:
