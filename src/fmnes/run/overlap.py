@@ -71,11 +71,12 @@ class OverlappingPoints:
             return None
         id, x = found
         self._under_way.add(id)
-        return Task(x, id._replace(attempt=losses.tries.get(id, 0)))
+        return Task(x, id._replace(attempt=losses.tries[id]) if id in losses.tries else id)
 
     def count(self, task: Task, outcome: Outcome) -> bool:
-        self._under_way.discard(task.id.point)
-        self.stop = self._count(task.id.point, outcome)
+        id = task.id.point
+        self._under_way.discard(id)
+        self.stop = self._count(id, outcome)
         return self.stop is not None
 
     def _count(self, id: EvaluationId, outcome: Outcome) -> Stop | None:
