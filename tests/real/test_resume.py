@@ -33,6 +33,7 @@ from fmnes.run import snapshots, stored_result
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage import rows
 from fmnes.storage.directory import RunDirectory
+from fmnes.storage.log import EvaluationLog
 from fmnes.storage.snapshot import read_snapshot
 from tests import torture
 from tests.torture import SCENARIOS, Driver, Kill, bumpy, differences, left_after, portrait, watching
@@ -472,6 +473,17 @@ def test_a_finished_run_is_taken_up_at_its_last_snapshot(
     (tmp_path / "run" / "result.npz").unlink()  # otherwise the result is read and nothing is replayed
     assert differences(go_on(tmp_path / "run"), first) == []
     assert len(updates) <= 2
+
+
+def test_the_log_is_read_only_where_it_has_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    find, read = EvaluationLog.find, []
+    monkeypatch.setattr(EvaluationLog, "find", lambda self, *where: read.append(where) or find(self, *where))
+    settings = {"rng": 1, "population_size": 10, "evaluate_start": False, "run_dir": tmp_path / "run"}
+    minimize(bumpy, [1.0, 0.5], 1.0, max_evaluations=35, **settings)
+    assert read == []
+    assert resume(tmp_path / "run", bumpy, max_evaluations=80).nfev == 80
+    assert set(read) == {(0, 3)}  # the generation that was not complete
 
 
 PARAMETERS = {
