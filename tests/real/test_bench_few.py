@@ -9,6 +9,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from fmnes import ArgumentError, FmnesError, minimize
 from fmnes.cli import app
 from fmnes_bench import peers
 from fmnes_bench.few import few, hidden, report, shared
+from fmnes_bench.few import rows as few_rows
 from fmnes_bench.few.problems import REAL, SUITES, Case, Problem, cases_of, open_problem
 from fmnes_bench.few.rows import CHECKPOINTS, Key, Recorder, Row, Rows, as_line, from_line, read_rows, run_row
 from fmnes_bench.peers import PEERS, Finished, Start
@@ -158,6 +160,22 @@ def test_methods_that_cannot_run_are_said_in_words(monkeypatch: pytest.MonkeyPat
             few(**wrong)
 
 
+def test_the_default_runs_without_its_surrogate_and_surrogate_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed: list[bool] = []
+
+    def with_surrogate(fun: Any, *, surrogate: bool, **options: Any) -> Any:
+        passed.append(surrogate)
+        return minimize(fun, **options)
+
+    monkeypatch.setattr(few_rows, "minimize", with_surrogate)
+    for method in ("afm-nes", "surrogate"):
+        few_rows.check_method(method)
+        assert run_row(SPHERE, method, 5).evaluations == 10
+    assert passed == [False, True]
+
+
 # -- what is measured -------------------------------------------------------------------------------------
 
 
@@ -191,11 +209,11 @@ def test_a_run_ends_with_the_last_target_and_keeps_its_best_value() -> None:
         found(np.zeros((10, 1)))
     row = found.row(Key(Case("shared", "f1", 1, 1), "random", 10), 0.0)
     assert row.evaluations == 2 and row.gaps == (50.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    bbob = recorder([3.0 + 1e-6, 3.0], 10, "bbob")
-    assert bbob(np.zeros((1, 1))).tolist() == [3.0 + 1e-6]
-    assert not bbob.finished and len(bbob.targets) == 40  # 1e2, … 10^-5.8: rounding keeps it above 1e-6
+    bbob = recorder([3.0 + 1e-4, 3.0 + 9e-5, 3.0], 10, "bbob")
     bbob(np.zeros((1, 1)))
-    assert bbob.finished and bbob.targets == [1] * 40 + [2]
+    assert len(bbob.targets) == 30  # 1, … 10^-5.8 of 100: rounding keeps it above 1e-6
+    bbob(np.zeros((2, 1)))
+    assert bbob.finished and bbob.targets == [1] * 30 + [2]
 
 
 def row_of(problem: str, method: str, regrets: dict[int, float], **fields: object) -> Row:
@@ -220,7 +238,7 @@ def test_means_by_hand() -> None:
     assert report.per_success([hit, some[0]], 0) == 280
     assert math.isinf(report.per_success([hit, some[0]], 1))
     # d = 2: reached with 2 evaluations, with 20 (10 d, where 50 d is all), and never.
-    assert report.area(some[0]._replace(targets=(2, 20)), 100) == pytest.approx(1.5 / 41)
+    assert report.area(some[0]._replace(targets=(2, 20)), 100) == pytest.approx(1.5 / 31)
 
 
 def test_the_page_by_hand() -> None:

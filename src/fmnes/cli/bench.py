@@ -192,8 +192,8 @@ def few(
     methods: Annotated[
         str | None,
         typer.Option(
-            help="By default afm-nes and the installed peers; also surrogate, our others, and the peers "
-            "cobyqa, cma-lq, nomad, pybads, optuna-gp, smac, cma, cma-ipop, cma-bipop, optuna-tpe, random."
+            help="By default afm-nes, cobyqa, cma-lq and nomad; also surrogate, our others, and the peers "
+            "pybads, optuna-gp, smac, cma, cma-ipop, cma-bipop, optuna-tpe, random."
         ),
     ] = None,
     dimensions: Annotated[

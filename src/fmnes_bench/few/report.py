@@ -198,7 +198,8 @@ def _areas(rows: Sequence[Row]) -> list[str]:
             lines.append([d, name, *cells])
     what = (
         f"Area under the runtime curve, from d to {AREA} d evaluations on a logarithmic axis, over the "
-        f"{len(TARGETS)} distances 1e2, … 1e-6 to the optimum; 1 would be all at once."
+        f"{len(TARGETS)} regrets 1, … 1e-6; 1 would be all at once. (The default evaluates its start, and so "
+        "reaches the first one at once.)"
     )
     return [what, "\n".join(table(["d", "functions", *(f"`{m}`" for m in methods)], lines))]
 

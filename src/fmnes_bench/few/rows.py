@@ -32,8 +32,8 @@ Array = NDArray[np.float64]
 CHECKPOINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500)
 #: Regrets of which the first evaluation is kept.
 REGRETS = (1e-3, 1e-6, 1e-8)
-#: Distances to the optimum of COCO's functions, of which the first evaluation is kept: 1e2, … 1e-6.
-TARGETS = tuple(10 ** (2 - i / 5) for i in range(41))
+#: Regrets of which the first evaluation is kept on COCO's functions, for areas under curves: 1, … 1e-6.
+TARGETS = tuple(10 ** (-i / 5) for i in range(31))
 
 
 class Key(NamedTuple):
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     hits: tuple[int | None, ...]
     """The first evaluation with each of REGRETS; None if it was not reached."""
     targets: tuple[int, ...]
-    """The first evaluation within each of TARGETS, as far as it got; only of `bbob`."""
+    """The first evaluation with each of TARGETS, as far as it got; only of `bbob`."""
     milliseconds: float
     """Processor time of the method for an evaluation, without the objective's."""
 
@@ -92,9 +92,8 @@ class Recorder:
 
     @property
     def finished(self) -> bool:
-        """Is the budget spent, or the last target reached?"""
-        reached = self.hits[-1] is not None and (not self._wants_targets or len(self.targets) == len(TARGETS))
-        return self.evaluations >= self._budget or reached
+        """Is the budget spent, or the last regret reached?"""
+        return self.evaluations >= self._budget or self.hits[-1] is not None
 
     def __call__(self, points: Array) -> Array:
         return np.array([self._one(x) for x in np.asarray(points, dtype=float)])
@@ -118,10 +117,11 @@ class Recorder:
         return value
 
     def _note(self) -> None:
+        scale = self._problem.scale
         for i, regret in enumerate(REGRETS):
-            if self.hits[i] is None and self.best <= regret * self._problem.scale:
+            if self.hits[i] is None and self.best <= regret * scale:
                 self.hits[i] = self.evaluations
-        while len(self.targets) < len(TARGETS) and self.best <= TARGETS[len(self.targets)]:
+        while len(self.targets) < len(TARGETS) and self.best <= TARGETS[len(self.targets)] * scale:
             self.targets.append(self.evaluations)
 
     def _gap(self) -> float | None:

@@ -14,10 +14,10 @@ from fmnes_bench.few.rows import CHECKPOINTS, Key, Rows, check_method, run_row, 
 from fmnes_bench.peers import is_installed
 from fmnes_bench.trials import run_all
 
-#: The peers of the comparison, fast ones first.
-COMPARED = ("cobyqa", "cma-lq", "nomad", "pybads", "optuna-gp", "smac")
+#: The peers that run unless others are named: those that take milliseconds an evaluation.
+COMPARED = ("cobyqa", "cma-lq", "nomad")
 #: Milliseconds an evaluation takes at d = 5, for the order of the runs and the time left.
-COST = {"cobyqa": 3, "cma-lq": 3, "nomad": 10, "pybads": 60, "optuna-gp": 150, "smac": 400, "surrogate": 10}
+COST = {"cobyqa": 1, "cma-lq": 1, "nomad": 5, "pybads": 40, "optuna-gp": 500, "smac": 2000, "surrogate": 10}
 
 
 def few(
@@ -40,7 +40,7 @@ def few(
     suites : sequence of str
         Some of ``fmnes_bench.few.problems.SUITES``; none only writes the page.
     methods : sequence of str, optional
-        By default ``afm-nes`` and the peers that are installed.
+        By default ``afm-nes`` and the fast peers that are installed.
     dimensions, instances : sequence of int
         `dimensions` has no effect on problems that have only one.
     budget : int, optional
