@@ -2,7 +2,7 @@
 
 A peer is a function `peer(evaluate, start, budget, seed)`. `evaluate` takes points (n, d) and returns values
 (n,), which are not finite where the evaluation failed; it may raise `Finished` to end the run. `PEERS` has
-their names, the packages they need, and how each is told about a failed evaluation.
+their names, the packages they need, and how a failed evaluation is reported to each.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Start(NamedTuple):
     """Must points stay in it? Elsewhere it only says where to look."""
     integers: NDArray[np.bool_]
     known: bool = True
-    """Is `x0` a start that somebody chose? Otherwise it is the centre of the box, where nothing may work."""
+    """Is `x0` a chosen start? Otherwise it is the centre of the box and may fail."""
 
 
 Run = Callable[[Evaluate, Start, int, int], Any]
@@ -57,7 +57,7 @@ class Peer(NamedTuple):
     """The argument of `pip install` that brings it."""
     call: str
     failed: str
-    """How it is told about a failed evaluation."""
+    """How a failed evaluation is reported to it."""
 
 
 def is_installed(name: str) -> bool:
@@ -112,8 +112,8 @@ def restarted(run: Callable[[Array, int], Any], watched: Watched, start: Start, 
     """Call `run(x0, seed)` until the budget is spent.
 
     The first run is from the start, the second from the best point so far, the third from a random point of
-    the box, and so on in turn. A start that fails is replaced by the first of uniformly random points of the
-    box that works: methods that build on the value of their start can do nothing else.
+    the box, and so on in turn. A start that fails is replaced by the first working one of uniformly random
+    points of the box, because these methods need a value at their start.
     """
     rng = np.random.default_rng([seed, 1])
 
@@ -226,7 +226,7 @@ def _fmin_options(start: Start, budget: int, seed: int) -> dict[str, Any]:
         "seed": seed % (2**31 - 1) + 1,  # 0 would be the time
         "CMA_stds": start.sigma0,
         "maxfevals": budget,
-        "verbose": -10,  # nor does it look for a file of options
+        "verbose": -10,  # also keeps it from reading a file of options
         "verb_log": 0,
     }
     if start.bounded:
@@ -261,7 +261,7 @@ def cmawm(evaluate: Evaluate, start: Start, budget: int, seed: int) -> None:
 
 # -- NOMAD.
 
-#: Parameters from which on NOMAD runs without its quadratic models: they would take nearly all of the time.
+#: With this many parameters NOMAD runs without its quadratic models, which would take nearly all the time.
 MANY = 50
 
 
@@ -367,7 +367,7 @@ def _nomad(
     def ended(_: Any) -> bool:
         return stop()
 
-    small = seed % 10_000  # NOMAD draws `seed` numbers before it begins
+    small = seed % 10_000  # NOMAD draws `seed` numbers before its search
     # SEED has an effect only if it differs from the current one.
     PyNomad.setSeed(small + 1)
     PyNomad.setCustomMegaIterEndCallback(ended)  # keeps no reference to `ended`

@@ -1,8 +1,8 @@
-"""Problems with hidden constraints from the literature, and boxes of which only a small part works.
+"""Problems with hidden constraints from the literature, and boxes with a small working part.
 
 Sources: Gelbart, Snoek & Adams 2014 (arXiv:1403.5607); Müller & Day 2019 (10.1287/ijoc.2018.0864), test
-problems 1, 2 and 8, all as Bussemaker et al. 2025 use them (in 8 the working part is larger than in the
-original). There is a box and no start. The optimum of each is known.
+problems 1, 2 and 8, all as Bussemaker et al. 2025 use them (8 has a larger working part than the original).
+There is a box and no start. Every optimum is known.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Suite(NamedTuple):
 
 
 DIMENSIONS = (2, 3, 5, 10, 20)
-#: Evaluations in the boxes of which a small part works.
+#: Evaluations in the boxes with a small working part.
 BOX_EVALUATIONS = 4000
 #: The groups of `fmnes bench search` in which evaluations fail.
 SEARCH_GROUPS = ("study", "regions", "rotated")
@@ -96,7 +96,7 @@ def _search(case: Case) -> Iterator[Problem]:
 
 @contextlib.contextmanager
 def _boxed(make: Callable[[], hidden.Boxed], case: Case) -> Iterator[Problem]:
-    """A box without a start: the centre stands for it, and a quarter of the width for the first steps."""
+    """A box without a start: peers get the centre, and a quarter of the width as first steps."""
     made = make()
     lower, upper = np.full(made.d, made.lower), np.full(made.d, made.upper)
     start = _start((lower + upper) / 2, (upper - lower) / 4, lower, upper, bounded=True, known=False)
@@ -131,7 +131,7 @@ def _real(case: Case) -> Iterator[Problem]:
 
 
 def _tasks() -> Any:
-    """`benchmarks.real.tasks`, which is part of the repository and not of the package."""
+    """Import `benchmarks.real.tasks`, which the repository has and the package has not."""
     root = Path(fmnes_bench.__file__).parents[2]
     if not (root / "benchmarks" / "real").is_dir():
         raise ArgumentError("suite: 'real' needs a checkout of the repository with its folder benchmarks")

@@ -19,7 +19,7 @@ from fmnes_bench.markdown import table
 from fmnes_bench.peers import PEERS
 from fmnes_bench.search.suite import GROUP_OF
 
-#: The regret below which differences do not count.
+#: Smaller regrets count as this one.
 FLOOR = 1e-4
 #: Multiples of d in the tables.
 COLUMNS = (10, 20, 50, 100)
@@ -34,7 +34,7 @@ TITLES = {
     "bbob": "COCO's functions (bbob)",
     "search": "Failing problems of the search benchmark",
     "hidden": "Hidden constraints from the literature",
-    "boxes": "Boxes of which a small part works",
+    "boxes": "Boxes with a small working part",
     "real": "Real problems",
 }
 
@@ -106,7 +106,7 @@ def mean_regret(rows: Iterable[Row], multiple: int) -> float:
 
 
 def per_success(rows: Sequence[Row], which: int) -> float:
-    """Evaluations of all runs (up to the hit) for each that reaches REGRETS[which]; inf if none does."""
+    """Evaluations of all runs, up to the hit, over the number of runs that have one; inf if none has."""
     hits = sum(row.hits[which] is not None for row in rows)
     spent = sum(row.hits[which] or row.evaluations for row in rows)
     return spent / hits if hits else math.inf
@@ -311,7 +311,7 @@ def draw(rows: Iterable[Row], path: Path) -> bool:
     from matplotlib import pyplot
 
     groups = _groups(rows)
-    # The same drawing gives the same file, and text stays text, which is short.
+    # The same rows give the same file; text is kept as text, because it is shorter.
     with matplotlib.rc_context({"svg.hashsalt": "fmnes", "svg.fonttype": "none", "font.size": 8}):
         figure, panels = pyplot.subplots(
             1,

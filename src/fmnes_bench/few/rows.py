@@ -28,11 +28,11 @@ Array = NDArray[np.float64]
 
 # -- What is measured.
 
-#: Multiples of d after which the best value is kept.
+#: The best value is kept after these multiples of d.
 CHECKPOINTS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 1500)
-#: Regrets of which the first evaluation is kept.
+#: The first evaluation with each of these regrets is kept.
 REGRETS = (1e-3, 1e-6, 1e-8)
-#: Regrets of which the first evaluation is kept on COCO's functions, for areas under curves: 1, … 1e-6.
+#: The same on COCO's functions, for areas under curves: 1, … 1e-6.
 TARGETS = tuple(10 ** (-i / 5) for i in range(31))
 
 
@@ -66,7 +66,7 @@ class Row(NamedTuple):
     """Processor time of the method for an evaluation, without the objective's."""
 
     def regret(self, multiple: int) -> float | None:
-        """The regret after so many evaluations per dimension, at most 1; None if they were not run."""
+        """The regret after `multiple` d evaluations, at most 1; None if the budget was smaller."""
         if multiple not in CHECKPOINTS or multiple > self.key.budget:
             return None
         gap = self.gaps[CHECKPOINTS.index(multiple)]
