@@ -44,6 +44,7 @@ def pictures() -> dict[str, Any]:
     return {
         "convergence": fmnes.plots.convergence(result),
         "distribution": fmnes.plots.distribution(result),
+        "failure_map": fmnes.plots.failure_map(result),
         "failures": fmnes.plots.failures(result),
         "parameters": fmnes.plots.parameters(result),
         "slices": fmnes.plots.slices(result),

@@ -87,9 +87,10 @@ def test_what_is_wrong_with_a_page_is_said_with_its_name(
     assert list(unmade_pictures(page)) == ["page.md: it has a picture, and no command that makes it"]
 
 
-def test_the_first_page_shows_what_its_code_prints(tmp_path: Path) -> None:
-    page = ROOT / "docs" / "start.md"
-    [code] = [block.text for block in blocks(page) if block.number == 2]
+@pytest.mark.parametrize(("name", "number"), [("start.md", 2), ("an-expensive-simulation.md", 1)])
+def test_the_first_pages_show_what_their_code_prints(name: str, number: int, tmp_path: Path) -> None:
+    page = ROOT / "docs" / name
+    [code] = [block.text for block in blocks(page) if block.number == number]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
