@@ -149,10 +149,10 @@ def option(takes: Callable[..., Any], *names: str) -> str:
 
 
 OVERLAP = option(fmnes.minimize, "overlap", "ahead")
-#: Without models, which change every trajectory of a small budget.
-PLAIN: dict[str, Any] = (
-    {"surrogate": False} if "surrogate" in inspect.signature(fmnes.minimize).parameters else {}
-)
+#: Defaults that may change; the trajectories are compared without models and to the same ends.
+PLAIN: dict[str, Any] = {"xtol": 1e-12, "ftol": 1e-12}
+if "surrogate" in inspect.signature(fmnes.minimize).parameters:
+    PLAIN["surrogate"] = False
 
 
 def minimize(fun: Callable[[Any], Any], *args: Any, **options: Any) -> dict[str, Any]:
@@ -324,7 +324,7 @@ def asked(
     """ask() and tell(values). saved: every how many asks it is saved and loaded between ask and tell."""
     trace = Trace(quiet(fun))
     views = []
-    opt = fmnes.Optimizer(*args, **{"rng": 1, **options})
+    opt = fmnes.Optimizer(*args, **{"rng": 1, **PLAIN, **options})
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         for i in range(generations):
@@ -350,7 +350,7 @@ def asked_by_id(
     """ask(n) and tell(id, value), a few under way at a time, told in another order."""
     trace = Trace(quiet(fun))
     order = random.Random(1)
-    opt = fmnes.Optimizer(*args, **{"rng": 1, **options})
+    opt = fmnes.Optimizer(*args, **{"rng": 1, **PLAIN, **options})
     open_points: list[Any] = []
     ids = []
     with tempfile.TemporaryDirectory() as folder:
@@ -382,10 +382,10 @@ def vectorized(fun: Callable[[Any], Any], *args: Any, **options: Any) -> dict[st
 
 
 def warm_started(method: Any, **options: Any) -> dict[str, Any]:
-    first = {"rng": 1, "method": method, "max_evaluations": 250}
+    first = {"rng": 1, "method": method, "max_evaluations": 250, **PLAIN}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "before")
-        before = fmnes.minimize(constrained, [3.0, 2.0, 1.0], 0.5, run_dir=path, **PLAIN, **first)
+        before = fmnes.minimize(constrained, [3.0, 2.0, 1.0], 0.5, run_dir=path, **first)
         shifted = lambda x: constrained(np.asarray(x) - 0.1)  # noqa: E731
         return {
             "result": minimize(shifted, warm_start=before, method=method, **options),
@@ -439,9 +439,12 @@ def scipy_calls() -> Any:
         return "not installed"
     trace = Trace(ellipsoid)
     first = scipy_minimize(
-        trace, [1.0, 2.0], method=method, options={"sigma0": 0.5, "rng": 1, "max_evaluations": 150}
+        trace,
+        [1.0, 2.0],
+        method=method,
+        options={"sigma0": 0.5, "rng": 1, "max_evaluations": 150, **PLAIN},
     )
-    second = evolution_strategy(trace, [(-3, 4)] * 2, rng=1, max_evaluations=150)
+    second = evolution_strategy(trace, [(-3, 4)] * 2, rng=1, max_evaluations=150, **PLAIN)
     return {"evaluations": trace.digests, "x": exact([first.x, second.x])}
 
 

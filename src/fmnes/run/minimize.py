@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from fmnes.arguments import check_callback, check_flag, check_path, suggest_options
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.objective import Objective, describe_objective
+from fmnes.evaluation.programs.command import Command
 from fmnes.parameters import Parameter
 from fmnes.result import Named, Result, Vector, View, X
 from fmnes.run.loop import check_origin
@@ -326,10 +327,10 @@ def minimize(
         population_size = population_for(crew, len(usual.x0), usual.population_size)
     modelled = wants_surrogate(
         surrogate,
-        fun,
         settings,
         method,
         d=dimension_of(start),
+        program=isinstance(fun, Command),
         plain=bool(overlap) or population_size is not None or bounds_as != "map",
     )
     opt = Optimizer(

@@ -66,12 +66,18 @@ FEW_EVALUATIONS, FEW_DIMENSIONS = 200, 40
 
 
 def wants_surrogate(
-    surrogate: Literal["auto"] | bool, fun: Any, settings: Settings, method: Any, *, d: int, plain: bool
+    surrogate: Literal["auto"] | bool,
+    settings: Settings,
+    method: Any,
+    *,
+    d: int,
+    program: bool,
+    plain: bool,
 ) -> bool:
-    """Whether the search has a model. plain: another option excludes it."""
+    """Whether the search has a model. program: the objective is one. plain: another option excludes it."""
     if isinstance(surrogate, str) and surrogate == "auto":
         few = settings.max_evaluations is not None and settings.max_evaluations <= FEW_EVALUATIONS * d
-        expensive = few or isinstance(fun, Command)
+        expensive = few or program
         suits = resolve(method)[0].name == DEFAULT_METHOD
         return expensive and suits and d <= FEW_DIMENSIONS and not plain and not settings.vectorized
     if not is_number(surrogate, whole=True) and not isinstance(surrogate, (bool, np.bool_)):
