@@ -37,6 +37,8 @@ TABLE: dict[str, list[str]] = {
     "CALLBACK": [RESUME],
     "INTERRUPTED": [RESUME],
     "REPEATED": [FAILURES, RESTARTS],
+    "STALLED": [FAILURES, RESTARTS],
+    "HOPELESS": [FAILURES, RESTARTS],
     "": [RESUME],  # killed
 }
 
