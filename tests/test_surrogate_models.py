@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 from fmnes.surrogate import edge_model, gaussian_process, normal, quasi_random, value_model
+from tests.reference import surrogate as reference
 
 
 def cloud(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -197,3 +199,114 @@ def test_warp_is_monotone_over_300_decades() -> None:
     assert not gaussian_process.warp(np.full(4, 7.0)).any()
     plateau = gaussian_process.warp(np.array([1.0, 1.0, 1.0, 1.0, 3.0]))
     assert plateau[4] > 0 and not plateau[:4].any()
+
+
+# -- the literal transcriptions ---------------------------------------------------------------------------
+
+
+def test_value_model_is_that_of_the_transcription() -> None:
+    for seed, (n, d, n_check) in enumerate([(6, 1, 6), (8, 2, 5), (12, 3, 8), (14, 2, 14), (5, 4, 5)]):
+        z = cloud(n, d, seed)
+        f = bowl(z) ** 2 + np.sin(5 * z).sum(axis=1)
+        f[2] = f[4]
+        model = value_model.fit(z, f, n_check)
+        assert model is not None
+        candidates = reference.value_candidates(z, f, n_check)
+        _, tau, loo, predict = max(candidates, key=lambda each: each[0])
+        assert model.tau == pytest.approx(tau, abs=1e-12)
+        assert np.allclose(model.loo, loo, rtol=1e-4, atol=1e-4)
+        new = cloud(9, d, seed + 100)
+        assert np.allclose(value_model.predict(model, new), predict(new), rtol=1e-4, atol=1e-4)
+
+
+def test_transforms_are_those_of_the_transcription() -> None:
+    for n in (4, 5, 11, 30):
+        f = np.random.default_rng(n).standard_normal(n)
+        f[1] = f[3]
+        for kind, expected in zip(value_model.TRANSFORMS, reference.transforms(f), strict=True):
+            assert np.allclose(value_model.transform(f, kind), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_edge_model_is_that_of_the_transcription(seed: int) -> None:
+    n, d = [(7, 1), (8, 2), (9, 3)][seed % 3]
+    z = cloud(n, d, seed)
+    worked = (z[:, 0] < 0.4) & (z[:, -1] > -0.6)
+    model = edge_model.fit(z, worked)
+    candidates = reference.edge_candidates(z, worked)
+    if min(loss for loss, _, _ in candidates) > 0.02 and 1 < worked.sum() < n - 1:
+        candidates.append(reference.polyhedron(z, worked, d))
+    loss, loo, margin = min(candidates, key=lambda each: each[0])
+    assert model.loss == pytest.approx(loss, abs=1e-6)
+    assert np.allclose(model.loo, loo, rtol=1e-5, atol=1e-5)
+    new = cloud(20, d, seed + 100)
+    assert np.allclose(edge_model.margin(model, new), margin(new), rtol=1e-5, atol=1e-5)
+
+
+def test_posterior_and_its_gradient_are_those_of_the_transcription() -> None:
+    for seed, (n, d) in enumerate([(1, 1), (5, 1), (9, 2), (12, 4)]):
+        x, rng = cloud(n, d, seed) / 2, np.random.default_rng(seed)
+        y = rng.standard_normal(n)
+        theta = np.concatenate([rng.uniform(-1, 1, d + 1), [-4.0]])
+        limits = gaussian_process.prior(d, gaussian_process.LENGTH_PRIOR)
+        value, gradient = gaussian_process.negative_log_posterior(x, y, theta, *limits)
+
+        def literal(t: np.ndarray, x: np.ndarray = x, y: np.ndarray = y) -> float:
+            return reference.negative_log_posterior(x, y, t, gaussian_process.LENGTH_PRIOR)
+
+        assert value == pytest.approx(literal(theta), rel=1e-10)
+        for i in range(d + 2):
+            step = 1e-5 * (np.arange(d + 2) == i)
+            slope = (literal(theta + step) - literal(theta - step)) / 2e-5
+            assert gradient[i] == pytest.approx(slope, rel=1e-6, abs=1e-6)
+
+
+def test_gaussian_process_is_that_of_the_transcription() -> None:
+    for n, d in [(1, 1), (6, 1), (12, 2)]:
+        x = cloud(n, d) / 2
+        y = bowl(x)
+        gp = gaussian_process.fit(x, y)
+        standardised = (y - y.mean()) / (y.std() or 1.0)
+
+        def literal(t: np.ndarray, x: np.ndarray = x, y: np.ndarray = standardised) -> float:
+            return reference.negative_log_posterior(x, y, t, gaussian_process.LENGTH_PRIOR)
+
+        lower = np.log([0.01] * d + [math.exp(-4), 1e-6])
+        upper = np.log([20.0] * d + [math.exp(4), 0.3])
+        start = gaussian_process.prior(d, gaussian_process.LENGTH_PRIOR)[0]
+        assert literal(gp.theta) < reference.pattern_search(literal, start, lower, upper)[1] + 0.01
+        new = cloud(7, d, seed=1)
+        mean, sd = gaussian_process.predict(gp, new)
+        expected = reference.conditional(x, standardised, gp.theta, new)
+        assert np.allclose(mean, expected[0], rtol=1e-6, atol=1e-6)
+        assert np.allclose(sd, expected[1], rtol=1e-5, atol=1e-5)
+
+
+def test_expected_improvement_and_warp_are_those_of_the_transcription() -> None:
+    for mean, sd, best in [(0.0, 1.0, 0.5), (1.0, 0.3, 0.9), (2.0, 0.4, 0.0), (0.0, 1.0, -6.0)]:
+        value = gaussian_process.log_expected_improvement(np.array([mean]), np.array([sd]), best)
+        literal = math.log(reference.expected_improvement(mean, sd, best))
+        assert value[0] == pytest.approx(literal, abs=1e-5)
+    f = np.random.default_rng(1).standard_normal(9)
+    assert np.allclose(gaussian_process.warp(f), reference.warp(f), rtol=1e-12)
+
+
+def test_points_are_those_of_the_transcription() -> None:
+    table = quasi_random._permutations(6, 3)
+    assert [base for base, _ in table] == [2, 3, 5, 7, 11, 13]
+    literal = [[reference.halton(i, *row) for row in table] for i in range(4, 30)]
+    assert np.allclose(quasi_random.points(26, 6, 3, skip=4), literal, rtol=0, atol=1e-15)
+
+
+def test_the_quadratic_edge_is_the_same_by_kernel_and_by_features() -> None:
+    z = cloud(60, 2)
+    labels = np.where(np.square(z).sum(axis=1) + 0.3 * np.sin(9 * z[:, 0]) < 2.0, 1.0, -1.0)
+    points = z / value_model.scale_of(z)
+    gram = points @ points.T
+    matrix = 1 + gram + 0.1 * gram**2
+    ridge = edge_model.RIDGE * np.trace(matrix) / 60
+    by_kernel = edge_model._machine(matrix, labels, ridge, np.zeros(60))
+    by_features = edge_model._quadratic_machine(points, labels, np.zeros(3))
+    assert by_kernel is not None
+    assert np.allclose(matrix @ by_kernel[0], matrix @ by_features[0], rtol=1e-5, atol=1e-5)
+    assert np.allclose(by_kernel[1], by_features[1], rtol=1e-4, atol=1e-4)

@@ -31,7 +31,7 @@ _GAIN = 1e-4
 #: Of a step in θ: the quadratic model of the posterior holds no further.
 _LONGEST = 2.0
 #: Entries of the covariances that `predict` holds at a time: what fits into the cache.
-_CHUNK = 1 << 15
+_CHUNK = 1 << 16
 #: Part of the variance of a label that is no uncertainty: without it, P(works) would be 0 or 1 at the points.
 _LABEL_VARIANCE = 0.05
 #: Distances from the smallest value are logarithmic from this share of the median distance on.
@@ -113,14 +113,18 @@ def predict(gp: GaussianProcess, x: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation at x (m, d), in units of standardised values."""
     points = x / gp.length_scales
     signal = math.exp(gp.theta[-2])
-    mean, variance = np.empty(len(x)), np.empty(len(x))
-    rows = max(1, _CHUNK // len(gp.points))
+    mean, variance = np.empty(len(x)), np.zeros(len(x))
+    n = len(gp.points)
+    rows, width = max(1, _CHUNK // n), -(-n // 4)
     for first in range(0, len(x), rows):
         part = slice(first, first + rows)
         k = matern52(distances_between(points[part], gp.points))
         mean[part] = k @ gp.weights
-        v = k @ gp.root.T
-        variance[part] = np.einsum("ij,ij->i", v, v)
+        # |root k|², in parts as root is triangular.
+        for above in range(0, n, width):
+            block = gp.root[above : above + width, : above + width]
+            v = k[:, : above + width] @ block.T
+            variance[part] += np.einsum("ij,ij->i", v, v)
     return signal * mean, np.sqrt(np.maximum(signal - signal**2 * variance, _SMALLEST_VARIANCE))
 
 
