@@ -432,7 +432,9 @@ def test_saved_and_loaded_at_any_moment(problem: Any, method: Any, tmp_path: Pat
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path) -> None:
     wanted = fmnes.minimize(failing, **DISCRETE, rng=11, restarts=1)
     fun = Counting(failing)
-    result = fmnes.minimize(fun, **DISCRETE, rng=11, restarts=1, max_evaluations=15, run_dir=tmp_path / "run")
+    result = fmnes.minimize(
+        fun, **DISCRETE, rng=11, restarts=1, max_evaluations=15, surrogate=False, run_dir=tmp_path / "run"
+    )
     for budget in (31, 60, None):
         assert result.stop_reason is StopReason.MAX_EVALUATIONS
         result = fmnes.resume(tmp_path / "run", fun, max_evaluations=budget)
@@ -640,7 +642,7 @@ def test_a_run_that_polls_is_the_same_with_workers_and_after_a_resume(tmp_path: 
     assert fmnes.minimize(near_9990, space, rng=0, workers=2) == whole
     for budget in range(20, whole.nfev, 5):
         run = tmp_path / str(budget)
-        fmnes.minimize(near_9990, space, rng=0, max_evaluations=budget, run_dir=run)
+        fmnes.minimize(near_9990, space, rng=0, max_evaluations=budget, surrogate=False, run_dir=run)
         resumed = fmnes.resume(run, near_9990, max_evaluations=100000)
         assert (resumed.x, resumed.nfev, resumed.nit, resumed.message) == (
             whole.x,

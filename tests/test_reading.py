@@ -92,7 +92,8 @@ def test_every_evaluation_is_there(tmp_path: Path) -> None:
         points.append(x.copy())
         return bumpy(x)
 
-    fmnes.minimize(seen, [1.0, 1.0], 0.3, rng=1, max_evaluations=200, run_dir=tmp_path / "run")
+    options: dict[str, Any] = {"rng": 1, "max_evaluations": 200, "surrogate": False}
+    fmnes.minimize(seen, [1.0, 1.0], 0.3, **options, run_dir=tmp_path / "run")
     table = read_run(tmp_path / "run").evaluations
     assert len(table) == 200
     assert np.array_equal(np.transpose([table["x0"], table["x1"]]), points)
