@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fmnes
+from fmnes.identity import EvaluationId
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.overlap import OverlapScheduler
 from fmnes_bench.search import suite
@@ -81,8 +82,9 @@ class Own(OverlapScheduler):
         generation = self._opt.generation
         if self._members[0] != generation:
             known = [*self.out, *self._answered]
-            older = sorted(name for name in known if name[0] < generation)[: block.size]
-            fresh = ((generation, slot, 0) for slot in range(block.size - len(older)))
+            older = sorted(name for name in known if name.generation < generation)[: block.size]
+            slots = range(block.size - len(older))
+            fresh = (EvaluationId(self._opt.restart, generation, slot) for slot in slots)
             self._members = generation, {*older, *fresh}
         own = self._members[1]
         if len(self._answered) < block.size or not own <= self._answered.keys():
@@ -134,13 +136,13 @@ def run(*key: Any) -> Trial:
             free += 1
         while free and (found := flow.take()) is not None:
             name, _ = found
-            values, times, losses = of_generation(name[0])
+            values, times, losses = of_generation(name.generation)
             clock += case.driver / 2
             count += 1
-            lost = bool(losses[name[1]])
-            losses[name[1]] = False  # its next try is not
-            seconds = float(times[name[1]]) * (rng.random() if lost else 1.0)
-            heapq.heappush(under_way, (clock + seconds, count, name, float(values[name[1]]), seconds, lost))
+            lost = bool(losses[name.slot])
+            losses[name.slot] = False  # its next try is not
+            seconds = float(times[name.slot]) * (rng.random() if lost else 1.0)
+            heapq.heappush(under_way, (clock + seconds, count, name, float(values[name.slot]), seconds, lost))
             free -= 1
         if not under_way:
             clock = heapq.heappop(back)

@@ -6,7 +6,6 @@ import doctest
 import pickle
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ import pytest
 
 import fmnes
 from benchmarks.real import trial
-from benchmarks.real.methods import PACKAGES
 from examples.gene_network import recovered, run
 from fmnes import ArgumentError
 from fmnes_bench import gene_network
 from fmnes_bench.gene_network.network import courses, slope
+from fmnes_bench.peers import PEERS, is_installed
 
 from .reference import s_system
 
@@ -218,7 +217,7 @@ def test_what_is_recovered_is_counted_against_the_truth() -> None:
 
 @pytest.mark.parametrize("method", ["afm-nes", "nomad"])  # NOMAD goes without its models here
 def test_it_is_a_task_of_the_benchmark(method: str) -> None:
-    if method in PACKAGES and not find_spec(PACKAGES[method]):
-        pytest.skip(f"{PACKAGES[method]} is not installed")
+    if method in PEERS and not is_installed(method):
+        pytest.skip(f"{method} is not installed")
     row = trial.run("gene-network", method, 1, budget=70)
     assert row["evaluations"] == 70 and row["best"] <= PROBLEM.fun(PROBLEM.start)

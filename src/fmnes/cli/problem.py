@@ -340,7 +340,7 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         others = {name: value for name, value in run.items() if name in _OTHERS}
         settings = Settings(**{**_OTHERS, **others})
         wanted = run.get("surrogate", "auto")
-        wants_surrogate(wanted, settings, opt.strategy, d=len(opt.x0), program=True, plain=False)
+        wants_surrogate(wanted, settings, opt, program=True, plain=False)
         check_origin(opt, settings.restart_from)
         if "warm_start" in run:
             reading.check_run(Path(run["warm_start"]))

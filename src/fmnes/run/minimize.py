@@ -26,7 +26,6 @@ from fmnes.run.settings import (
     Settings,
     batch_size,
     describe_search,
-    dimension_of,
     population_for,
     versions,
     wants_surrogate,
@@ -325,14 +324,6 @@ def minimize(
         usual = Optimizer(**start, method=method, bounds_as=bounds_as, rng=0)
         crew = worker_count(settings.workers, executor, settings.vectorized)
         population_size = population_for(crew, len(usual.x0), usual.population_size)
-    modelled = wants_surrogate(
-        surrogate,
-        settings,
-        method,
-        d=dimension_of(start),
-        program=isinstance(fun, Command),
-        plain=bool(overlap) or population_size is not None or bounds_as != "map",
-    )
     opt = Optimizer(
         **start,
         method=method,
@@ -344,9 +335,10 @@ def minimize(
         xtol=xtol,
         ftol=ftol,
         overlap=overlap,
-        surrogate=modelled,
-        batch_size=batch_size(settings, executor) if modelled else 1,
     )
+    plain = bool(opt.overlap) or population_size is not None or bounds_as != "map"
+    if wants_surrogate(surrogate, settings, opt, program=isinstance(fun, Command), plain=plain):
+        opt.use_surrogate(batch_size(settings, executor))
     opt.explore_box(not started, bool(settings.restarts) and settings.restart_from is None)
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)

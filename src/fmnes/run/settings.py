@@ -17,7 +17,7 @@ from fmnes.evaluation.objective import Objective, read_description
 from fmnes.parameters import Real
 from fmnes.space import Space, make_space
 from fmnes.storage.directory import KEPT
-from fmnes.strategies import DEFAULT_METHOD, resolve
+from fmnes.strategies import DEFAULT_METHOD
 from fmnes.version import __version__
 
 if TYPE_CHECKING:
@@ -68,17 +68,17 @@ FEW_EVALUATIONS, FEW_DIMENSIONS = 200, 40
 def wants_surrogate(
     surrogate: Literal["auto"] | bool,
     settings: Settings,
-    method: Any,
+    opt: Optimizer,
     *,
-    d: int,
     program: bool,
     plain: bool,
 ) -> bool:
-    """Whether the search has a model. program: the objective is one. plain: another option excludes it."""
+    """Whether the search has models. program: the objective is one. plain: another option excludes them."""
     if isinstance(surrogate, str) and surrogate == "auto":
+        d = len(opt.x0)
         few = settings.max_evaluations is not None and settings.max_evaluations <= FEW_EVALUATIONS * d
         expensive = few or program
-        suits = resolve(method)[0].name == DEFAULT_METHOD
+        suits = opt.strategy.name == DEFAULT_METHOD
         return expensive and suits and d <= FEW_DIMENSIONS and not plain and not settings.vectorized
     if not is_number(surrogate, whole=True) and not isinstance(surrogate, (bool, np.bool_)):
         raise ArgumentError(f'surrogate: found {shown(surrogate)}, wanted True, False or "auto"')
@@ -95,16 +95,6 @@ def batch_size(settings: Settings, executor: Any) -> int:
     from fmnes.evaluation.executor import count_workers  # needed with an executor only
 
     return count_workers(executor) or 1
-
-
-def dimension_of(start: dict[str, Any]) -> int:
-    """The number of coordinates of these arguments of a search."""
-    if start["x0"] is not None:
-        return int(np.size(start["x0"]))
-    bounds = start["bounds"]
-    return (
-        int(np.size(bounds.lower)) if hasattr(bounds, "lower") else len(bounds) if bounds is not None else 1
-    )
 
 
 def cores() -> int:

@@ -47,6 +47,11 @@ class Archive:
         """Add a value. The limit is applied by `forget_oldest`, between generations."""
         self._values[_key(x)] = value if math.isfinite(value) else math.nan
 
+    def items(self) -> Iterator[tuple[Vector, float]]:
+        """Yield the points and their values, the oldest first."""
+        for key, value in self._values.items():
+            yield np.frombuffer(key, dtype=np.float64), value
+
     def forget_oldest(self) -> None:
         """Remove the oldest points beyond the limit."""
         for key in list(islice(self._values, max(0, len(self) - self.limit))):

@@ -347,11 +347,14 @@ class Distribution:
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Restore into a new distribution, whose arrays give the shapes and types."""
         fields = {}
+        d = len(self.state.mean)
         for name, template in self.state._asdict().items():
             if template is not None:
                 kind = np.asarray(template).dtype.kind
                 value = finite(arrays[f"state.{name}"], np.shape(template), kinds=kind)
                 fields[name] = value if value.ndim else value[()]
+            elif f"state.{name}" in arrays:  # a first shape, set by `begin_with_axes`
+                fields[name] = finite(arrays[f"state.{name}"], (d, d))
         state = self.state._replace(**fields)
         if not state.sigma > 0:
             raise SnapshotError(f"sigma {state.sigma}, wanted a positive number")

@@ -27,6 +27,8 @@ Floats = NDArray[np.float64]
 
 #: Without bounds, the range of a coordinate is this many initial step sizes wide.
 RANGE_STEPS = 5.0
+#: … and at most this wide, so that no difference overflows.
+LONGEST_WIDTH = 1e307
 #: A minimum of the model is not evaluated if a point this close, in draws, was evaluated already.
 SAME = 1e-4
 
@@ -53,16 +55,19 @@ def make_surrogate(start: Start, rng: np.random.Generator, batch: int, anywhere:
     lower, upper = np.full(d, -np.inf), np.full(d, np.inf)
     if start.bounds is not None:
         lower, upper = start.bounds.lower, start.bounds.upper
-    with np.errstate(over="ignore"):
-        wide = upper / 2 - lower / 2
-    finite = np.isfinite(wide) & np.isfinite(2 * wide)
-    width = np.where(finite, 2 * np.where(finite, wide, 0.0), RANGE_STEPS * steps)
-    origin = np.where(np.isfinite(lower), lower, start.x0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        whole = upper - lower
+        finite = np.isfinite(whole)
+        width = np.where(finite, whole, np.minimum(RANGE_STEPS * steps, LONGEST_WIDTH))
+        # Two bounds whose distance overflows are as good as none.
+        too_wide = np.isfinite(lower) & np.isfinite(upper) & ~finite
+        origin = np.where(np.isfinite(lower) & ~too_wide, lower, start.x0)
+        low, high = (lower - origin) / width, (upper - origin) / width
     units = SearchRange(
         origin,
         width,
-        (lower - origin) / width,
-        (upper - origin) / width,
+        low,
+        high,
         (start.x0 - origin) / width,
         np.minimum(steps / width, 1.0),
         anywhere and bool(finite.all()),

@@ -222,15 +222,6 @@ class Optimizer(Generic[X, Xs]):
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
-        batch = check_count("batch_size", batch_size, 1)
-        self._surrogate: Surrogate | None = None
-        """Models of the objective, which save evaluations; None: the search is plain."""
-        check_flag("surrogate", surrogate)
-        if surrogate:
-            check_surrogate(start, overlap)
-            self._surrogate = make_surrogate(start, generator, batch, _is_anywhere(x0))
-            for x, value in read_known(numbers["known"], len(start.x0), start.bounds, start.grid):
-                self._surrogate.add(x, value)
         share = check_overlap(overlap, start)
         self.overlap_scheduler = OverlapScheduler(self, share) if share else None
         """Hands out points of the next generation before this one is complete; None: it waits."""
@@ -240,6 +231,13 @@ class Optimizer(Generic[X, Xs]):
         """Looks all over a finite box for the first success and for starts of restarts; None: neither."""
         self.gains: Gains | None = None
         """The gains so far; None except with restarts in a box."""
+        self._anywhere = _is_anywhere(x0)
+        self._surrogate: Surrogate | None = None
+        """Models of the objective, which save evaluations; None: the search is plain."""
+        check_flag("surrogate", surrogate)
+        check_count("batch_size", batch_size, 1)
+        if surrogate:
+            self.use_surrogate(batch_size)
         if x0 is None or (self.space is not None and not self.space.has_start):
             self.explore_box()
 
@@ -394,6 +392,25 @@ class Optimizer(Generic[X, Xs]):
         if bounds is not None and self.strategy.adapts_population_size and (first or restarts):
             self._explorer = Explorer(bounds, first, restarts)
             self.gains = Gains(len(self.x0), False, np.inf) if restarts else None
+
+    def use_surrogate(self, batch_size: int = 1) -> None:
+        """Save evaluations with models from now on. Only before the first point is asked for.
+
+        Parameters
+        ----------
+        batch_size : int, optional
+            How many points are evaluated at the same time.
+
+        Raises
+        ------
+        ArgumentError
+            The method, or another option, excludes models.
+        """
+        check_surrogate(self._start, self.overlap)
+        batch = check_count("batch_size", batch_size, 1)
+        self._surrogate = make_surrogate(self._start, self.rng, batch, self._anywhere)
+        for x, value in self._archive.items():
+            self._surrogate.add(x, value)
 
     @property
     def restarts_in_box(self) -> bool:
