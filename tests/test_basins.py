@@ -242,7 +242,7 @@ def test_a_resumed_run_decides_the_same(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workers = settings.pop("workers", 1)
-    settings = {"rng": 3, "bounds": BOX2, "ftol": 1e-3, "xtol": 1e-2, **settings}
+    settings = {"rng": 3, "bounds": BOX2, "ftol": 1e-3, "xtol": 1e-2, "surrogate": False, **settings}
     with watching() as seen:
         whole = portrait(minimize(rastrigin, max_evaluations=1300, **settings), *seen)
     assert whole["state"]["restart"] >= 3

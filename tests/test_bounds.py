@@ -349,7 +349,7 @@ def test_minimize_serial_and_vectorized_are_the_same_at_the_bounds() -> None:
     def together(X: np.ndarray) -> np.ndarray:
         return ((X - [1.3, 0.2]) ** 2).sum(axis=1)
 
-    settings = {"bounds": (0, 1), "rng": 1, "max_evaluations": 200}
+    settings = {"bounds": (0, 1), "rng": 1, "max_evaluations": 200, "surrogate": False}
     serial = minimize(lambda x: float(together(x[None])[0]), **{**settings, "bounds": [(0, 1)] * 2})
     vectorized = minimize(together, [0.5, 0.5], [0.25, 0.25], vectorized=True, **settings)
     assert_array_equal(serial.x, vectorized.x)

@@ -415,7 +415,7 @@ def test_the_report_has_the_sentences_the_shares_and_the_map(tmp_path: Path) -> 
         return p[hostile] ** 2 + p["layers"]
 
     space = {hostile: fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)}
-    fmnes.minimize(fails, space, rng=1, max_evaluations=150, run_dir=tmp_path / "a.run")
+    fmnes.minimize(fails, space, rng=1, max_evaluations=150, surrogate=False, run_dir=tmp_path / "a.run")
     run = fmnes.read_run(tmp_path / "a.run")
     part = document.drawn("explained", run)
     for sentence in fmnes.explain(run).sentences:

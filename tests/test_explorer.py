@@ -123,8 +123,8 @@ def test_a_centre_that_works_changes_nothing() -> None:
         return float(np.sum((x - 0.3) ** 2))
 
     open_, given = trace(sphere), trace(sphere)
-    minimize(open_[1], bounds=UNIT, rng=1, max_evaluations=100)
-    minimize(given[1], [0.5] * 3, bounds=UNIT, rng=1, max_evaluations=100)
+    minimize(open_[1], bounds=UNIT, rng=1, max_evaluations=100, surrogate=False)
+    minimize(given[1], [0.5] * 3, bounds=UNIT, rng=1, max_evaluations=100, surrogate=False)
     np.testing.assert_array_equal(open_[0], given[0])
 
 
@@ -184,6 +184,7 @@ def test_a_resumed_run_is_the_same(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"bounds": UNIT, "rng": 1, "evaluate_start": settings.get("evaluate_start", True)}
+    options["surrogate"] = False
     with watching() as seen:
         whole = portrait(minimize(corner, max_evaluations=1000, **options), *seen)
     assert math.isfinite(float(np.frombuffer(bytes.fromhex(whole["fun"][2]))[0]))
@@ -261,9 +262,10 @@ def test_failures_of_an_exploration_can_be_taken_back(tmp_path: Path) -> None:
             raise fmnes.Infeasible("no licence")
         return corner(x)
 
-    broken = minimize(fun, bounds=UNIT, rng=1, max_evaluations=100, run_dir=tmp_path / "run")
+    settings: dict[str, Any] = {"bounds": UNIT, "rng": 1, "surrogate": False}
+    broken = minimize(fun, max_evaluations=100, run_dir=tmp_path / "run", **settings)
     assert broken.n_infeasible == 100
     licence = True
     mended = resume(tmp_path / "run", fun, forget_failures=True, max_evaluations=900)
-    whole = minimize(corner, bounds=UNIT, rng=1, max_evaluations=900)
+    whole = minimize(corner, max_evaluations=900, **settings)
     assert (mended.fun, mended.nfev, mended.n_infeasible) == (whole.fun, whole.nfev, whole.n_infeasible)

@@ -28,7 +28,7 @@ from tests.rows import through
 from tests.torture import differences, portrait, watching
 
 X0 = [1.0, 2.0, 3.0]
-SETTINGS: dict[str, Any] = {"rng": 1, "max_evaluations": 150}
+SETTINGS: dict[str, Any] = {"rng": 1, "max_evaluations": 150, "surrogate": False}
 
 
 class Breaks:

@@ -406,7 +406,7 @@ def test_the_arguments_are_left_as_they_were() -> None:
 @BOTH
 def test_a_search_is_the_same_with_one_call_a_generation_and_with_one_a_lens(make: Any) -> None:
     problem = make()
-    settings: dict[str, Any] = {"rng": 3, "max_evaluations": 150}
+    settings: dict[str, Any] = {"rng": 3, "max_evaluations": 150, "surrogate": False}
     many = fmnes.minimize(problem.fun, problem.parameters, vectorized=True, **settings)
     one = fmnes.minimize(problem.fun, problem.parameters, **settings)
     assert one.x == many.x and one.fun == many.fun and one.n_infeasible == many.n_infeasible > 10

@@ -67,7 +67,7 @@ def test_when_no_tries_are_left(caplog: pytest.LogCaptureFixture) -> None:
 def test_details_are_each_failure_generation_and_snapshot(
     caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    said = run(caplog, logging.DEBUG, max_evaluations=97, run_dir=tmp_path / "run")
+    said = run(caplog, logging.DEBUG, max_evaluations=97, surrogate=False, run_dir=tmp_path / "run")
     result = fmnes.resume(tmp_path / "run")
     details = [line for level, line in said if level == logging.DEBUG]
     failed = [line for line in details if line.startswith("evaluation failed")]

@@ -151,8 +151,8 @@ def test_a_failed_evaluation_is_ranked_last_and_noted(fail: Any, reason: str) ->
         return bad
 
     with warns_of_minus_infinity(reason):
-        result = minimize(failing(fail, where), X0, 0.7, rng=1, max_evaluations=300)
-    plain = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=300)
+        result = minimize(failing(fail, where), X0, 0.7, rng=1, max_evaluations=300, surrogate=False)
+    plain = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=300, surrogate=False)
     assert same(result, plain)
     assert 0 < result.n_infeasible < 300 == result.nfev
     (failure,) = result.failures
@@ -184,7 +184,7 @@ def test_the_ledger_keeps_reasons_apart_and_the_most_frequent_first() -> None:
             return math.nan
         return sphere(x)
 
-    result = minimize(fun, X0, 0.7, rng=1, max_evaluations=400)
+    result = minimize(fun, X0, 0.7, rng=1, max_evaluations=400, surrogate=False)
     counts = {failure.reason: failure.count for failure in result.failures}
     assert set(counts) == {"left", "low", "returned NaN"}
     assert list(counts.values()) == sorted(counts.values(), reverse=True)
@@ -224,7 +224,7 @@ def test_on_error_raise_lets_exceptions_through_and_only_those() -> None:
         minimize(failing(lambda: 1 / 0), X0, 0.7, rng=1, on_error="raise", max_evaluations=300)
     with pytest.raises(SystemExit):
         minimize(failing(lambda: sys.exit(3)), X0, 0.7, rng=1, on_error="raise", max_evaluations=300)
-    plain = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=300)
+    plain = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=300, surrogate=False)
     for fail in (lambda: None, lambda: math.nan, raising(Infeasible, "bad")):
         assert same(minimize(failing(fail), X0, 0.7, rng=1, on_error="raise", max_evaluations=300), plain)
 
@@ -410,9 +410,10 @@ def test_an_objective_may_write_to_its_point() -> None:
         X[:] = 1e9
         return values
 
-    plain = minimize(sphere, X0, 0.7, rng=1, max_evaluations=200)
-    assert same(minimize(vandal, X0, 0.7, rng=1, max_evaluations=200), plain)
-    assert same(minimize(vandals, X0, 0.7, rng=1, max_evaluations=200, vectorized=True), plain)
+    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 200, "surrogate": False}
+    plain = minimize(sphere, X0, 0.7, **settings)
+    assert same(minimize(vandal, X0, 0.7, **settings), plain)
+    assert same(minimize(vandals, X0, 0.7, vectorized=True, **settings), plain)
 
 
 def test_an_objective_may_keep_its_points() -> None:
@@ -579,8 +580,9 @@ def test_the_callback_sees_every_generation_and_can_change_nothing() -> None:
             if array.flags.writeable:
                 array[:] = 7.0
 
-    plain = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=200)
-    result = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=200, callback=callback)
+    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 200, "surrogate": False}
+    plain = minimize(failing(lambda: math.nan), X0, 0.7, **settings)
+    result = minimize(failing(lambda: math.nan), X0, 0.7, callback=callback, **settings)
     assert same(result, plain)
     assert [view.generation for view in views] == list(range(1, result.nit + 1))
     np.testing.assert_array_equal(result.history["evaluations"], [view.evaluations for view in views])
@@ -604,7 +606,7 @@ def test_max_seconds_ends_the_run_in_the_middle_of_a_generation() -> None:
 def test_a_jump_of_the_clock_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     jumps = itertools.count(0, 1e7)
     monkeypatch.setattr(time, "time", lambda: next(jumps))
-    result = minimize(sphere, X0, 0.7, rng=1, max_seconds=60.0, max_evaluations=200)
+    result = minimize(sphere, X0, 0.7, rng=1, max_seconds=60.0, max_evaluations=200, surrogate=False)
     assert result.stop_reason is StopReason.MAX_EVALUATIONS
     assert (np.diff(result.history["seconds"]) >= 0).all() and result.history["seconds"][-1] < 60
 

@@ -296,7 +296,8 @@ KINDS = {("value", False), ("infeasible", True), ("infeasible", None)}
 
 
 def run(**how: Any) -> list[tuple[Any, ...]]:
-    result = fmnes.minimize(weighed, [1.0, 1.0], 0.3, rng=1, max_evaluations=30, keep_evaluations=True, **how)
+    settings = {"rng": 1, "max_evaluations": 30, "keep_evaluations": True, "surrogate": False, **how}
+    result = fmnes.minimize(weighed, [1.0, 1.0], 0.3, **settings)
     assert result.nfev == len(result.evaluations) == 30
     found = result.evaluations
     return list(

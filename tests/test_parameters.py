@@ -272,10 +272,11 @@ def test_named_parameters_and_arrays_are_one_search() -> None:
 
 
 def test_workers_and_executors_get_the_same_points() -> None:
-    serial = fmnes.minimize(simulate, SPACE, rng=5, max_evaluations=120)
-    workers = fmnes.minimize(simulate, SPACE, rng=5, max_evaluations=120, workers=2)
+    settings: dict[str, Any] = {"rng": 5, "max_evaluations": 120, "surrogate": False}
+    serial = fmnes.minimize(simulate, SPACE, **settings)
+    workers = fmnes.minimize(simulate, SPACE, workers=2, **settings)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        threads = fmnes.minimize(simulate, SPACE, rng=5, max_evaluations=120, executor=pool)
+        threads = fmnes.minimize(simulate, SPACE, executor=pool, **settings)
     assert serial.x == workers.x == threads.x
     assert serial.fun == workers.fun == threads.fun
 
@@ -287,8 +288,9 @@ def test_a_vectorized_objective_gets_columns() -> None:
         points = [{name: p[name][i].item() for name in p} for i in range(n)]
         return np.array([simulate(q) if q["thickness"] >= 0.5 else np.nan for q in points])
 
-    serial = fmnes.minimize(simulate, SPACE, rng=5, max_evaluations=120)
-    assert fmnes.minimize(many, SPACE, rng=5, max_evaluations=120, vectorized=True).x == serial.x
+    settings: dict[str, Any] = {"rng": 5, "max_evaluations": 120, "surrogate": False}
+    serial = fmnes.minimize(simulate, SPACE, **settings)
+    assert fmnes.minimize(many, SPACE, vectorized=True, **settings).x == serial.x
 
 
 def test_ask_gives_dicts_and_tell_takes_values_in_that_order(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_result_a_directory_and_a_run_give_the_same_picture(result, run_dir) -
 
 
 def test_without_evaluations_the_dots_are_those_of_the_generations() -> None:
-    result = fmnes.minimize(bowl, [1.0, 2.0], 0.5, rng=1, max_evaluations=100)
+    result = fmnes.minimize(bowl, [1.0, 2.0], 0.5, rng=1, max_evaluations=100, surrogate=False)
     figure = plots.convergence(result)
     dots = marks(figure.axes[0], "evaluations")
     assert np.array_equal(dots.get_ydata(), result.history["generation_best"])
@@ -181,9 +181,8 @@ def test_the_map_has_the_share_of_failures_where_points_are() -> None:
     def fails(x: np.ndarray) -> float | None:
         return None if x[1] + x[4] < 1 else bowl(x)
 
-    result = fmnes.minimize(
-        fails, [0.5] * 6, 0.5, bounds=[(0, 1)] * 6, rng=1, max_evaluations=400, keep_evaluations=True
-    )
+    settings = {"rng": 1, "max_evaluations": 400, "keep_evaluations": True, "surrogate": False}
+    result = fmnes.minimize(fails, [0.5] * 6, 0.5, bounds=[(0, 1)] * 6, **settings)
     figure = plots.failure_map(result)
     axes, bar = figure.axes
     assert {axes.get_xlabel(), axes.get_ylabel()} == {"x1", "x4"}

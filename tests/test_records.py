@@ -115,6 +115,7 @@ def sphere(x: Any) -> Any:
 @pytest.mark.parametrize("kept", [False, True])
 def test_vectorized_evaluations_are_those_of_one_by_one(tmp_path: Path, kept: bool, method: Any) -> None:
     settings = {"rng": 1, "max_evaluations": 100, "keep_evaluations": True, "method": method}
+    settings["surrogate"] = False
     one = fmnes.minimize(sphere, [1.0, 1.0], 0.5, **settings)
     run = {"run_dir": tmp_path / "run"} if kept else {}
     many = fmnes.minimize(sphere, [1.0, 1.0], 0.5, vectorized=True, **settings, **run)
@@ -151,7 +152,7 @@ def test_lost_evaluations_are_kept_too() -> None:
 
 
 def test_workers_give_the_order_of_the_slots() -> None:
-    settings = {"rng": 1, "max_evaluations": 40, "keep_evaluations": True}
+    settings = {"rng": 1, "max_evaluations": 40, "keep_evaluations": True, "surrogate": False}
     one, two = (fmnes.minimize(uneven, [1.0, 1.0], 0.5, **settings, workers=n) for n in (1, 2))
     assert np.array_equal(one.evaluations["x0"], two.evaluations["x0"])
 

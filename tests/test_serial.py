@@ -19,7 +19,7 @@ from fmnes.identity import EvaluationId
 from tests import faults
 from tests.batches import Serial
 
-RUN: dict[str, Any] = dict(x0=[1.5, 1.0], sigma0=0.3, rng=1, max_evaluations=60)
+RUN: dict[str, Any] = dict(x0=[1.5, 1.0], sigma0=0.3, rng=1, max_evaluations=60, surrogate=False)
 
 
 def raises_to_the_right(error: BaseException) -> Any:
@@ -146,7 +146,7 @@ def vectorized(X):
     values = [fun(x) for x in X]
     return values
 
-run = dict(x0=[1.0, 1.0], sigma0=0.5, rng=1, max_evaluations=60)
+run = dict(x0=[1.0, 1.0], sigma0=0.5, rng=1, max_evaluations=60, surrogate=False)
 if way == "serial":
     result = fmnes.minimize(fun, run_dir=directory, **run)
 elif way == "raise":
@@ -176,7 +176,7 @@ def test_a_forked_child_is_never_a_second_driver(way: str, ending: str, tmp_path
         text=True,
         timeout=300,
     )
-    want = fmnes.minimize(lambda x: float(x @ x), [1.0, 1.0], 0.5, rng=1, max_evaluations=60)
+    want = fmnes.minimize(lambda x: float(x @ x), [1.0, 1.0], 0.5, rng=1, max_evaluations=60, surrogate=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "child",

@@ -192,11 +192,12 @@ def test_a_resumed_run_does_not_evaluate_it_again(
 def test_what_is_known_counts_as_best_and_costs_nothing() -> None:
     fun = Sphere()
     known = [([0.1, 0.0, 0.0], 0.01), ([5.0, 5.0, 5.0], 75), ([0.2, 0.0, 0.0], None)]
-    result = minimize(fun, X0, 0.5, rng=1, max_evaluations=15, known=known)
+    settings: Any = {"rng": 1, "max_evaluations": 15, "surrogate": False}
+    result = minimize(fun, X0, 0.5, known=known, **settings)
     assert result.fun == 0.01 and result.nfev == len(fun.points) == 15
     np.testing.assert_array_equal(result.x, [0.1, 0.0, 0.0])
     plain = Sphere()
-    minimize(plain, X0, 0.5, rng=1, max_evaluations=15)
+    minimize(plain, X0, 0.5, **settings)
     np.testing.assert_array_equal(fun.points, plain.points)  # not ranked: the search is the same
 
 
@@ -277,7 +278,7 @@ def test_a_start_of_which_nothing_is_known_and_published_methods_learn_from_fail
 
 @pytest.mark.parametrize("cut", [5, 13, 40])
 def test_a_run_that_waits_for_a_success_goes_on_as_if_it_had_not_been_cut(cut: int, tmp_path: Path) -> None:
-    settings: Any = {"rng": 2, "restarts": 1}
+    settings: Any = {"rng": 2, "restarts": 1, "surrogate": False}
     minimize(half, X0[:2], 1.0, max_evaluations=cut, run_dir=tmp_path / "run", **settings)
     result = resume(tmp_path / "run", half, max_evaluations=500)
     whole = minimize(half, X0[:2], 1.0, max_evaluations=500, run_dir=tmp_path / "whole", **settings)

@@ -99,12 +99,12 @@ def test_a_similar_problem_is_solved_sooner(kept: bool, method: str, tmp_path: P
 
 def test_the_steps_are_wider_than_the_last_and_not_far_below_the_first() -> None:
     converged = minimize(valley, np.ones(4), 0.5, rng=1)
-    cut = minimize(valley, np.ones(4), 0.5, rng=1, max_evaluations=100)
+    cut = minimize(valley, np.ones(4), 0.5, rng=1, max_evaluations=100, surrogate=False)
     assert converged.sigma0 == cut.sigma0 == 0.5
     size = np.linalg.det(cut.covariance) ** (1 / 8)  # type: ignore[arg-type]
     for before, wanted in ((converged, 0.05), (cut, 2 * size)):
         seen: list[fmnes.View] = []
-        minimize(valley, warm_start=before, rng=1, max_evaluations=10, callback=seen.append)
+        minimize(valley, warm_start=before, rng=1, max_evaluations=10, surrogate=False, callback=seen.append)
         assert seen[0].sigma == pytest.approx(wanted, rel=0.3)
 
 

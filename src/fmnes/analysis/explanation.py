@@ -68,7 +68,7 @@ class Explanation:
     ...         raise fmnes.Infeasible("mesh failed")
     ...     return p["layers"] + p["width"] ** 2
     >>> space = {"width": fmnes.Real(0, 1), "layers": fmnes.Integer(1, 6)}
-    >>> result = fmnes.minimize(simulate, space, max_evaluations=100, rng=1, keep_evaluations=True)
+    >>> result = fmnes.minimize(simulate, space, rng=1, keep_evaluations=True)
     >>> explanation = fmnes.explain(result)
     >>> explanation.failures[0].reason, explanation.failures[0].rule.region
     ('mesh failed', 'layers ≤ 2')
