@@ -173,15 +173,17 @@ class Scenario(NamedTuple):
 
     def run(self, run_dir: Path | None = None, **changes: Any) -> fmnes.Result:
         """From the beginning; without a directory that is the run all others are compared with."""
-        settings = {"workers": self.workers, **self.settings, **changes}
+        settings = {"workers": self.workers, "surrogate": False, **self.settings, **changes}
         x0 = settings.pop("x0", [1.5, 1.0])
         return fmnes.minimize(self.fun, x0, 1.0, run_dir=run_dir, **settings)
 
     def reference(self) -> dict[str, Any]:
         """In this process, one after another, without a directory, an interruption or a nap."""
         slow = self.fun.func in (simulate, unreliable) if isinstance(self.fun, partial) else False
+        # Models propose as many points at a time as there are workers.
+        alone = slow and not self.settings.get("surrogate")
         with watching() as seen:
-            result = self._replace(fun=bumpy if slow else self.fun).run(workers=1 if slow else self.workers)
+            result = self._replace(fun=bumpy if slow else self.fun).run(workers=1 if alone else self.workers)
         return portrait(result, *seen)
 
 
@@ -201,6 +203,15 @@ SCENARIOS = {
     "workers": Scenario(partial(simulate, seconds=0.005), {"rng": 5, "max_evaluations": 200}, workers=2),
     "lost": Scenario(partial(unreliable, seconds=0.002), {"rng": 6, "max_evaluations": 120}, workers=2),
     "command": Scenario(command(), {"rng": 7, "max_evaluations": 30}, workers=2),
+    "surrogate": Scenario(
+        partial(simulate, seconds=0.002),
+        {"rng": 2, "max_evaluations": 160, "bounds": [(-2.0, 2.0)] * 2, "restarts": 5, "surrogate": True},
+    ),
+    "surrogate workers": Scenario(
+        partial(unreliable, seconds=0.002),
+        {"rng": 3, "max_evaluations": 120, "bounds": [(-2.0, 2.0)] * 2, "surrogate": True},
+        workers=2,
+    ),
     # So slow that a signal comes in the middle of an evaluation.
     "patient": Scenario(partial(simulate, seconds=0.02), {"rng": 9, "max_evaluations": 50}),
     "patient workers": Scenario(

@@ -369,7 +369,8 @@ def test_case_24_ties() -> None:
 
 @pytest.mark.parametrize("scale", [1e-300, 1e300])
 def test_case_25_any_scale(scale: float) -> None:
-    a, b = (minimize(lambda x, s=s: s * square(x), X0, 1.0, rng=1, max_evaluations=200) for s in (1.0, scale))  # type: ignore[misc]
+    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 200, "surrogate": False}
+    a, b = (minimize(lambda x, s=s: s * square(x), X0, 1.0, **settings) for s in (1.0, scale))  # type: ignore[misc]
     assert np.array_equal(a.x_mean, b.x_mean) and a.nfev == b.nfev == 200
     assert np.array_equal(a.history["sigma"], b.history["sigma"])
 

@@ -436,7 +436,7 @@ def test_a_program_by_an_executor(thread_pool: Executor, tmp_path: Path) -> None
     script = "import sys; print('FAIL: too far' if float(sys.argv[1]) > 1.2 else float(sys.argv[2]) ** 2)"
     command = Command([sys.executable, "-c", script, "{a}", "{b}"], directory=tmp_path / "kept")
     space = {"a": Real(0, 2, start=1), "b": Real(-1, 1, start=0.5)}
-    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 12}
+    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 12, "surrogate": False}
     result = minimize(command, space, **settings, executor=thread_pool, run_dir=tmp_path / "run")
     expected = minimize(command, space, **settings)
     assert (result.x, result.fun, result.nfev) == (expected.x, expected.fun, expected.nfev)
@@ -456,7 +456,7 @@ def test_a_program_that_is_missing_there_is_an_error(thread_pool: Executor) -> N
 
 
 def test_a_run_with_a_timeout_is_the_serial_one(thread_pool: Executor) -> None:
-    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 60}
+    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 60, "surrogate": False}
     result = minimize(faults.right, [1.0, 2.0], 0.5, **settings, executor=thread_pool, timeout=30)
     assert result == minimize(faults.right, [1.0, 2.0], 0.5, **settings)
 

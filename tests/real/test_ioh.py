@@ -73,7 +73,9 @@ def test_a_run_ends_at_the_optimum_and_within_its_budget() -> None:
     coarse = Algorithm(rng=1, precision=1e-2)(problem)
     assert coarse.nfev < result.nfev and coarse.success
     problem.reset()
-    assert Algorithm(rng=1, max_evaluations=50)(problem).nfev == problem.state.evaluations == 50
+    assert (
+        Algorithm(rng=1, max_evaluations=50, surrogate=False)(problem).nfev == problem.state.evaluations == 50
+    )
 
 
 def test_a_target_of_the_users_is_in_the_problems_numbers() -> None:
@@ -173,7 +175,7 @@ def test_its_step_size_and_failures_can_be_watched(tmp_path: Path) -> None:
 def test_an_experiment_repeats_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def bests(folder: str) -> list[Any]:
         experiment = ioh.Experiment(
-            Algorithm(max_evaluations=60, rng=3),
+            Algorithm(max_evaluations=60, rng=3, surrogate=False),
             fids=[1, 8],
             iids=[1, 2],
             dims=[2],

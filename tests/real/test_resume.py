@@ -87,6 +87,9 @@ def check_kills(kills: list[Kill], driver: Driver, twice: int) -> None:
         ("workers", "snapshots=0"),
         ("lost", "snapshots=0.05"),
         ("command", "snapshots=0"),
+        ("surrogate", "snapshots=0"),
+        ("surrogate", "snapshots=1"),
+        ("surrogate workers", "snapshots=0.05"),
     ],
 )
 def test_kill_9_at_random_moments(
@@ -217,13 +220,13 @@ def test_a_larger_budget(
 
 
 def test_no_budget_and_a_lower_target(tmp_path: Path) -> None:
-    settings = {"rng": 2, "target": 1e-2}
+    settings = {"rng": 2, "target": 1e-2, "surrogate": False}
     first = minimize(square, [1.0, 2.0], 1.0, run_dir=tmp_path / "run", max_evaluations=30, **settings)
     assert first.stop_reason is StopReason.MAX_EVALUATIONS
     second = go_on(tmp_path / "run", square, max_evaluations=None)
     assert differences(second, whole(square, [1.0, 2.0], 1.0, **settings)) == []
     third = go_on(tmp_path / "run", square, target=1e-6)
-    assert differences(third, whole(square, [1.0, 2.0], 1.0, rng=2, target=1e-6)) == []
+    assert differences(third, whole(square, [1.0, 2.0], 1.0, **{**settings, "target": 1e-6})) == []
 
 
 def square(x: Any) -> float:
@@ -462,7 +465,7 @@ def test_a_finished_run_is_taken_up_at_its_last_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
-    settings = {"rng": 1, "max_evaluations": 1_000, "xtol": None, "ftol": None}
+    settings = {"rng": 1, "max_evaluations": 1_000, "xtol": None, "ftol": None, "surrogate": False}
     tell, updates = Optimizer.tell, []
     monkeypatch.setattr(
         Optimizer, "tell", lambda self, *args, **more: updates.append(1) or tell(self, *args, **more)

@@ -535,8 +535,9 @@ def test_processes_of_ours_give_the_serial_result_and_survive_a_crash() -> None:
     def failing(x: np.ndarray) -> float:
         return float(np.sum(x**2)) if x[0] >= 0 else np.nan
 
-    serial = run(failing, options={"maxfev": 40, "sigma0": 1.0})
-    assert same(serial, run(failing, options={"maxfev": 40, "sigma0": 1.0, "workers": 2}))
+    options = {"maxfev": 40, "sigma0": 1.0, "surrogate": False}
+    serial = run(failing, options=options)
+    assert same(serial, run(failing, options={**options, "workers": 2}))
     res = run(crashing, options={"maxfev": 40, "sigma0": 1.0, "workers": 2})
     assert res.nfev == 40 and res.nfail > 0 and "139" in res.failures[0].reason
 
@@ -807,11 +808,12 @@ def test_workers_and_constraints_are_those_of_minimize() -> None:
             raise RuntimeError("diverged")
         return float(np.sum(x**2))
 
-    serial = evolution_strategy(raising, BOX, rng=1, maxfev=60)
+    settings: dict[str, Any] = {"rng": 1, "maxfev": 60, "surrogate": False}
+    serial = evolution_strategy(raising, BOX, **settings)
     assert serial.nfail > 0
     with ThreadPoolExecutor(2) as pool:
-        assert same(serial, evolution_strategy(raising, BOX, rng=1, maxfev=60, workers=pool.map))
-    assert same(serial, evolution_strategy(raising, BOX, rng=1, maxfev=60, workers=-1))
+        assert same(serial, evolution_strategy(raising, BOX, workers=pool.map, **settings))
+    assert same(serial, evolution_strategy(raising, BOX, workers=-1, **settings))
     with pytest.raises(library.ArgumentError, match="found an equality at 0"):
         evolution_strategy(sphere, BOX, constraints={"type": "eq", "fun": sphere})
 

@@ -165,8 +165,9 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
     failures = state.failures.failures()
     stop, found = ending(searches)
     message = stop.message + found
-    nothing = stop.reason is StopReason.NO_FEASIBLE or opt.exploring is not None
-    if opt.exploring is not None and stop.reason is not StopReason.NO_FEASIBLE:
+    unknown = opt.exploring is not None and best.x is None
+    nothing = stop.reason is StopReason.NO_FEASIBLE or unknown
+    if unknown and stop.reason is not StopReason.NO_FEASIBLE:
         message += f"; none of {state.evaluations} points of the box has worked"
     if nothing and failures:
         message += f"; most failed with: {failures[0].reason}"

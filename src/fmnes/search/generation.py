@@ -47,6 +47,8 @@ class Generation:
     complete. None: the points are draws."""
     proposed: bool = False
     """Are the points proposed by the models, so that they are no draws?"""
+    modelled: NDArray[np.bool_] | None = None
+    """Evaluated slots that the models have. None: there are none. (λ,)"""
     handed_out: set[int] | None = None
     """Slots whose point `ask(n)` returned. Not saved: after a load they are handed out again."""
 
@@ -112,6 +114,12 @@ class Generation:
         """Leave the waiting slots to the models."""
         self.source = _with(self.source, self.waiting, Source.PREDICTED)
 
+    def take_for_models(self) -> NDArray[np.intp]:
+        """Return the evaluated slots that the models do not have yet, in slot order; now they have them."""
+        before = _common(len(self.f)).none if self.modelled is None else self.modelled
+        self.modelled = self.source == Source.EVALUATED
+        return np.flatnonzero(self.modelled & ~before)
+
     def redraw(self, slots: NDArray[np.intp], z: Floats, x: Floats, screened: Screened | None) -> None:
         """New draws and points for these failed slots."""
         self.z, self.x = _with(self.z, slots, z), _with(self.x, slots, x)
@@ -156,6 +164,8 @@ class Generation:
         names = ["z", "x", "f", "open", "redraws", "source"]
         if self.out_of_order is not None:
             names.append("out_of_order")
+        if self.modelled is not None:
+            names.append("modelled")
         return {"evaluated": self.evaluated, "poll": self.poll, "proposed": self.proposed}, {
             f"current.{name}": getattr(self, name) for name in names
         }
@@ -168,10 +178,11 @@ class Generation:
         draws: int,
         lam: int,
         d: int,
-        modelled: bool = False,
+        any_size: bool = False,
     ) -> Generation:
+        """any_size: with models a generation may have another number of points than λ."""
         proposed = metadata.get("proposed", False) is True
-        if modelled:  # a proposal has any number of points, and a generation one more than its draws
+        if any_size:  # a proposal has any number of points, and a generation one more than its draws
             lam = arrays["current.f"].size
             draws = len(arrays["current.z"])
         out_of_order = arrays.get("current.out_of_order")
@@ -179,6 +190,7 @@ class Generation:
         if out_of_order is not None and (shaped(out_of_order, (lam,), kinds="b") & ~open).any():
             raise SnapshotError("a slot that is counted and waits to be counted")
         source = read_sources(arrays["current.source"], lam)
+        modelled = arrays.get("current.modelled")
         if (open & (source != Source.EVALUATED)).any():
             raise SnapshotError("an open slot that is not to be evaluated")
         return cls(
@@ -191,6 +203,7 @@ class Generation:
             evaluated=count(metadata["evaluated"]),
             proposed=proposed,
             poll=None if metadata.get("poll") is None else count(metadata["poll"]),
+            modelled=None if modelled is None else shaped(modelled, (lam,), kinds="b"),
             out_of_order=out_of_order if out_of_order is not None and out_of_order.any() else None,
         )
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError
+from fmnes.result import Stop, StopReason
 from fmnes.search.generation import Generation
 from fmnes.search.screen import Screened, Source
 from fmnes.search.start import Start
@@ -86,7 +87,17 @@ def proposed_generation(search: Optimizer, surrogate: Surrogate) -> Generation |
         return current
     if before != LOCAL and (begun := surrogate.hand_over()) is not None:
         search._distribution.begin_with_axes(*begun)
+        surrogate.first_step = search.sigma * float(search._distribution.shape.axis_lengths.max())
     return None
+
+
+def exhausted(search: Optimizer, surrogate: Surrogate) -> Stop | None:
+    """The distribution gains nothing more where it is, and the run has restarts."""
+    step = search.sigma * float(search._distribution.shape.axis_lengths.max())
+    if not surrogate.is_exhausted(step / surrogate.first_step):
+        return None
+    n = len(surrogate.data) - surrogate.handed_over
+    return Stop(StopReason.STALLED, f"{n} evaluations with models, and the last of them gained nothing")
 
 
 def screened_generation(

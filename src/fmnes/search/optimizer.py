@@ -653,9 +653,12 @@ class Optimizer(Generic[X, Xs]):
             ended = self.gains.x if reason is StopReason.HOPELESS else self._distribution.mean
             explorer.note_search(ended, self.gains.best)
         steps = first_step(bounds.lower, bounds.upper, len(x0))
+        ended = None if self._surrogate is None else self._surrogate.best_point
         opt = self.again(x0, steps, population_size, max_evaluations)
         opt.gains = Gains(len(x0), True, explorer.best)
-        if look:
+        if opt._surrogate is not None and ended is not None:
+            opt._surrogate.begin_elsewhere(ended)
+        elif look:
             opt._begin_at(explorer.look_for_start(opt.rng))
         return opt
 
@@ -785,10 +788,6 @@ class Optimizer(Generic[X, Xs]):
         """Count the values of open slots in this order; the last ones complete the generation."""
         self._asked = None
         feasible = self._record(current.points(slots), f)
-        if self._surrogate is not None:
-            size = 0 if current.proposed or self.exploring is not None else self._distribution.population_size
-            for slot, x, value in zip(slots.tolist(), current.points(slots), f.tolist(), strict=True):
-                self._surrogate.add(x, value if math.isfinite(value) else math.nan, drawn=slot < size)
         current.fill(slots, f)
         if self._start.repeats and current.complete:
             self._fill_duplicates(current)
@@ -798,6 +797,15 @@ class Optimizer(Generic[X, Xs]):
         if not current.complete:
             return
         values = current.f
+        if self._surrogate is not None:
+            # Only now, so that their order does not depend on lost evaluations.
+            drawn = not current.proposed and self.exploring is None
+            size = self._distribution.population_size if drawn else 0
+            for slot in current.take_for_models().tolist():
+                value = float(current.f[slot])
+                self._surrogate.add(
+                    current.x[slot], value if math.isfinite(value) else math.nan, drawn=slot < size
+                )
         if self._surrogate is not None and not current.proposed and current.poll is None:
             ranked = next_round(self, self._surrogate, current)
             if ranked is None:  # the models need more evaluations of this generation
@@ -928,7 +936,7 @@ class Optimizer(Generic[X, Xs]):
             Its value; NaN if it fails.
         """
         if self._surrogate is not None:
-            self._surrogate.add(x, value)
+            self._surrogate.note(x, value)
         if self._start.grid is not None:
             self.note(x, value)
 
@@ -1175,7 +1183,7 @@ class Optimizer(Generic[X, Xs]):
                 drawn.draws,
                 drawn.population_size,
                 d,
-                modelled=opt._surrogate is not None,
+                any_size=opt._surrogate is not None,
             )
             opt._check_duplicates(opt._current)
         return opt

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fmnes.errors import SnapshotError
 from fmnes.result import Best, Stop, StopReason, Vector, View
 from fmnes.search.explorer import MAX_FAILED, Explorer
+from fmnes.search.modelled import exhausted
 from fmnes.search.polling import all_known, next_poll, number_of_points
 from fmnes.search.saved import Saved, count, finite, shaped
 
@@ -366,6 +367,8 @@ def settled_at(search: Optimizer, view: View) -> Stop | None:
     stop = search_ended(view, search._recent, search._start.sigma, xtol=xtol, ftol=ftol, steps=steps)
     if gains is not None and stop is None:
         stop = stalled(gains, view.sigma * float(view.axis_lengths.max())) or hopeless(gains)
+        if stop is None and search._surrogate is not None:
+            stop = exhausted(search, search._surrogate)
     return stop
 
 

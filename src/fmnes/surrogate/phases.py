@@ -1,8 +1,9 @@
 """What a search with a model does next, as a function of its evaluations and a seed.
 
-start   the start and 2 d quasi-random points around it, or in the box if no start is given, until one works
-region  single points proposed by the models of `trust_region.py`
-local   the search distribution, started from the models; `screening.py` says which points are evaluated
+start      the start and 2 d quasi-random points around it, or in the box without a start, until one works
+elsewhere  instead of that, before a restart: points where another basin is likely (`elsewhere.py`)
+region     single points proposed by the models of `trust_region.py`
+local      the search distribution, started from the models; `screening.py` says which points are evaluated
 
 Points are in units of the range: u = (x − origin)/width.
 """
@@ -15,15 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.surrogate import quasi_random, trust_region, value_model
+from fmnes.surrogate import elsewhere, quasi_random, trust_region, value_model
 from fmnes.surrogate.evaluated import Evaluated
 from fmnes.surrogate.trust_region import Region, Snap
 
 Floats = NDArray[np.float64]
 
-START, REGION, LOCAL = "start", "region", "local"
+START, ELSEWHERE, REGION, LOCAL = "start", "elsewhere", "region", "local"
+PHASES = (START, ELSEWHERE, REGION, LOCAL)
 #: A region around a given start is this many step sizes wide; one in a box without a start has this size.
 REGION_STEPS, REGION_IN_BOX = 3.0, 0.8
+#: The size of the region of a restart, and that around the best point of all if no new point worked.
+REGION_OF_RESTART, REGION_OF_NOTHING = 0.25, 0.1
 #: Points of the first design, as a multiple of d; at least LEAST_DESIGN without a start.
 DESIGN, LEAST_DESIGN = 2, 4
 #: Points of a finite box after the design, at most, until one works.
@@ -34,6 +38,13 @@ LEAST_SPREAD = 5
 SHORTEST_STEP = 1 / 6
 #: The longest first step, as a share of the range.
 LONGEST_STEP = 1 / 3
+#: The distribution has exhausted its basin if the last 6 d + 10 evaluations gained less than this share of
+#: the distance from the best value to the median and its steps are short, or if the last 25 d + 10 did, …
+EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_GAIN = 6.0, 25.0, 1e-9
+#: … and this share in a restart.
+EXHAUSTED_GAIN_OF_RESTART = 1e-4
+#: Short steps, as a share of the first ones.
+SHORT_STEP = 1e-2
 #: Kendall's τ from which the curvature of the value model shapes the distribution; its largest ratio of axes.
 SHAPED, LONGEST_AXIS = 0.7, 30.0
 
@@ -67,6 +78,12 @@ class Surrogate:
         self.region: Region | None = None
         self.narrow = False
         """Did the distribution of this search begin in a small region where nothing fails?"""
+        self.ended = np.empty((0, len(range.origin)))
+        """Where searches before this one have ended. (n, d)"""
+        self.handed_over = -1
+        """Evaluations when the distribution took over; -1: it has not, or not from a region."""
+        self.first_step = 1.0
+        """Its longest step then, in its own units."""
         self._observed = 0
         """Evaluations that the region has seen."""
 
@@ -86,10 +103,37 @@ class Surrogate:
         """Store an evaluation, NaN for a failed one. drawn: the search distribution drew the point."""
         self.data.add(self.units(x), value, drawn)
 
+    def note(self, x: Floats, value: float) -> None:
+        """Store an evaluation made outside the search, unless it is known."""
+        if not self.data.knows(self.units(x)[None])[0]:
+            self.add(x, value)
+
     def begin_search(self) -> None:
         """A new search begins, by the distribution, with the evaluations so far as data."""
+        self._begin(LOCAL)
+
+    def begin_elsewhere(self, ended: Floats) -> None:
+        """The new search begins in another basin of the finite range. ended: where the last one ended."""
+        self.ended = np.concatenate([self.ended, ended[None]])
+        self._begin(ELSEWHERE)
+
+    @property
+    def best_point(self) -> Floats | None:
+        """The best point of the present search, or of all if none of it worked. (d,)"""
+        return self.data.u[self.data.best] if self.data.any_worked else None
+
+    def _begin(self, phase: str) -> None:
         self.data.first = len(self.data)
-        self.phase, self.region, self.narrow = LOCAL, None, False
+        self.phase, self.region, self.narrow, self.handed_over = phase, None, False, -1
+
+    def is_exhausted(self, step: float) -> bool:
+        """Whether the distribution gains nothing more. step: its longest, as a share of the first one."""
+        if self.phase != LOCAL or self.handed_over < 0:
+            return False
+        share = EXHAUSTED_GAIN_OF_RESTART if len(self.ended) else EXHAUSTED_GAIN
+        data, since = self.data, self.handed_over
+        short = step < SHORT_STEP and trust_region.stalled(data, since, EXHAUSTED_EVALUATIONS, share)
+        return short or trust_region.stalled(data, since, EXHAUSTED_AT_ANY_STEP, share)
 
     def propose(self, snap: Snap | None) -> Floats | None:
         """Points to evaluate together; None: the distribution goes on. (n, d)"""
@@ -98,6 +142,11 @@ class Surrogate:
             if points is not None:
                 return self.points(points)
             self.phase = REGION if self.data.any_worked else LOCAL
+        if self.phase == ELSEWHERE:
+            points = self._propose_elsewhere(snap)
+            if points is not None:
+                return self.points(points)
+            self.phase = REGION
         if self.phase == REGION:
             points = self._propose_in_region(snap)
             if points is not None:
@@ -123,11 +172,33 @@ class Surrogate:
         around = range.start + range.step * quasi_random.normal_points(n, d, self.seed)
         return np.clip(around, range.lower, range.upper)
 
+    def _propose_elsewhere(self, snap: Snap | None) -> Floats | None:
+        range, data = self.range, self.data
+        left = max(2, DESIGN * data.d) - (len(data) - data.first)
+        if left <= 0:
+            return None
+        proposed: list[Floats] = []
+        believed = data
+        for i in np.arange(min(left, self.batch)):
+            rng = self.rng(1 + int(i))
+            proposed.append(elsewhere.propose(believed, self.ended, range.lower, range.upper, rng, snap))
+            believed = _with(believed, proposed[-1])
+        return np.array(proposed)
+
+    def _first_region(self) -> Region:
+        range, data = self.range, self.data
+        if len(self.ended):
+            works = bool(np.isfinite(data.y[data.first :]).any())
+            if not works:
+                data.first = 0
+            return trust_region.begin(REGION_OF_RESTART if works else REGION_OF_NOTHING, len(data))
+        size = REGION_IN_BOX if range.anywhere else REGION_STEPS * float(range.step.mean())
+        return trust_region.begin(size, data.first)
+
     def _propose_in_region(self, snap: Snap | None) -> Floats | None:
         range, data = self.range, self.data
         if self.region is None:
-            size = REGION_IN_BOX if range.anywhere else REGION_STEPS * float(range.step.mean())
-            self.region = trust_region.begin(size, data.first)
+            self.region = self._first_region()
             self._observed = len(data)
         if trust_region.has_ended(self.region, data):
             return None
@@ -171,6 +242,7 @@ class Surrogate:
             return None
         data, size = self.data, self.region.size
         d = data.d
+        self.handed_over = len(data)
         self.narrow = not self._edge_near_best()
         models = trust_region.fit(data, size, self.region.theta, False)
         worked = np.flatnonzero(np.isfinite(data.y))
@@ -203,6 +275,8 @@ class Surrogate:
             "first": self.data.first,
             "observed": self._observed,
             "narrow": self.narrow,
+            "handed_over": self.handed_over,
+            "first_step": self.first_step,
             "anywhere": self.range.anywhere,
             "region": None,
         }
@@ -210,6 +284,7 @@ class Surrogate:
             "surrogate.u": self.data.u,
             "surrogate.y": self.data.y,
             "surrogate.drawn": self.data.drawn,
+            "surrogate.ended": self.ended,
         }
         for name in ("origin", "width", "lower", "upper", "start", "step"):
             arrays[f"surrogate.{name}"] = getattr(self.range, name)
@@ -238,12 +313,22 @@ class Surrogate:
         if u.shape != (len(y), d) or drawn.shape != y.shape or drawn.dtype != np.bool_:
             raise ValueError("evaluations of another shape")
         self.data.restore(u.astype(np.float64), y.astype(np.float64), drawn)
-        if saved["phase"] not in (START, REGION, LOCAL) or self.batch < 1:
+        if saved["phase"] not in PHASES or self.batch < 1:
             raise ValueError(f"a phase {saved['phase']!r}")
         self.phase, self.narrow = saved["phase"], saved["narrow"] is True
         self.data.first, self._observed = int(saved["first"]), int(saved["observed"])
-        if not (0 <= self.data.first <= len(y) and 0 <= self._observed <= len(y)):
+        self.handed_over, self.first_step = int(saved["handed_over"]), float(saved["first_step"])
+        if not 0 < self.first_step < math.inf:
+            raise ValueError(f"a first step of {self.first_step}")
+        if not (
+            0 <= self.data.first <= len(y)
+            and 0 <= self._observed <= len(y)
+            and -1 <= self.handed_over <= len(y)
+        ):
             raise ValueError("counts beyond the evaluations")
+        self.ended = np.array(arrays["surrogate.ended"], dtype=np.float64)
+        if self.ended.shape != (len(self.ended), d) or not np.isfinite(self.ended).all():
+            raise ValueError("ends of searches of another dimension")
         if saved["region"] is not None:
             theta = arrays.get("surrogate.theta")
             if theta is not None and (theta.shape != (d + 2,) or not np.isfinite(theta).all()):

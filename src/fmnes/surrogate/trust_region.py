@@ -102,18 +102,19 @@ def has_ended(region: Region, data: Evaluated) -> bool:
 def stalled(data: Evaluated, since: int, per_dimension: float, share: float) -> bool:
     """Whether the last `per_dimension` d + 10 evaluations, all after `since`, gained less than this share.
 
-    The gain is relative to the distance from the best value to the median.
+    The gain is relative to the distance from the best value of the present search to the median of all.
     """
     window = int(per_dimension * data.d + 10)
     if len(data) - since <= window:
         return False
     y = data.y
     worked = y[np.isfinite(y)]
-    before = y[:-window][np.isfinite(y[:-window])]
-    if not len(before):
+    present, before = y[data.first :], y[data.first : -window]  # of this search
+    if not np.isfinite(before).any():
         return False
-    low = worked.min()
-    return bool(before.min() / 2 - low / 2 <= share * (np.median(worked) / 2 - low / 2))
+    low = float(np.nanmin(present))
+    gain = float(np.nanmin(before)) / 2 - low / 2
+    return bool(gain <= share * max(0.0, np.median(worked) / 2 - low / 2))
 
 
 def propose(
@@ -166,11 +167,11 @@ def propose(
         return new(v, score)
 
     if models.value is not None and region.quadratic:
-        best, score = _maximise(quadratic, v, near, far, half, rng, snapped)
+        best, score = maximise(quadratic, v, near, far, half, rng, snapped)
         if np.isfinite(score) and not data.near(centre + size * best, SAME * size):
             return centre + size * best, region
     region = region._replace(quadratic=False)
-    best, score = _maximise(improvement, v, near, far, half, rng, snapped)
+    best, score = maximise(improvement, v, near, far, half, rng, snapped)
     return (centre + size * best if np.isfinite(score) else None), region
 
 
@@ -250,7 +251,7 @@ def _candidates(d: int, half: Floats, rng: np.random.Generator) -> Floats:
     return np.concatenate([np.where(moved, uniform, 0.0), middle, close])
 
 
-def _maximise(
+def maximise(
     score: Callable[[Floats], Floats],
     v: Floats,
     low: Floats,
