@@ -6,12 +6,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from fmnes import RunError, minimize
+from fmnes.storage import lock as locks
 from fmnes.storage.directory import LOCK, RunDirectory, archive_run, next_free
 from fmnes.storage.lock import RunLock
 
@@ -102,12 +102,25 @@ def test_what_the_file_system_refuses_is_said_in_words(tmp_path: Path) -> None:
     assert run.is_dir()
 
 
-def test_of_two_who_move_one_begins_and_the_other_leaves_the_new_run_alone(tmp_path: Path) -> None:
+def test_of_two_who_move_one_begins_and_the_other_leaves_the_new_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = tmp_path / "r"
     make_run(run)
     new = make_run(tmp_path / "new", 20)
     lock = RunLock(run / LOCK)
     errors: list[RunError] = []
+    waits, try_lock = threading.Event(), locks._try_lock
+
+    def watched(descriptor: int, shared: bool = False) -> None:
+        try:
+            try_lock(descriptor, shared)
+        except OSError:
+            waits.set()
+            raise
+
+    monkeypatch.setattr(locks, "_try_lock", watched)
+    monkeypatch.setattr(RunLock.__init__, "__defaults__", (240.0,))  # its patience
 
     def second() -> None:
         try:
@@ -117,7 +130,7 @@ def test_of_two_who_move_one_begins_and_the_other_leaves_the_new_run_alone(tmp_p
 
     thread = threading.Thread(target=second)
     thread.start()
-    time.sleep(0.15)  # it waits for the lock
+    assert waits.wait(240)
     os.rename(run, tmp_path / "r.1")
     os.rename(tmp_path / "new", run)
     lock.release()

@@ -286,7 +286,7 @@ def test_one_bad_program_in_a_batch(name, reason, fault_name, segfault, tag):
 
 def test_killed_after_the_timeout(tag):
     for name in ("hang", "stubborn"):
-        outcome = run(fault(name, timeout=0.5, environment={"FMNES_TEST_TAG": tag}, keep="none"))
+        outcome = run(fault(name, timeout=2, environment={"FMNES_TEST_TAG": tag}, keep="none"))
         assert outcome.fault == "timeout"
         assert not wait_until(lambda: not tagged(tag))
     assert outcome.detail == "will not go"
@@ -314,7 +314,7 @@ def test_suspended_program_is_not_timed_out(tmp_path):
 @pytest.mark.skipif(not shutil.which("cc"), reason="no compiler")
 def test_suspended_while_it_starts_another(tmp_path, tag):
     subprocess.run(["cc", "-w", "-o", tmp_path / "vfork", PROGRAMS / "vfork.c"], check=True)
-    command = Command([str(tmp_path / "vfork")], timeout=1, environment={"FMNES_TEST_TAG": tag})
+    command = Command([str(tmp_path / "vfork")], timeout=4, environment={"FMNES_TEST_TAG": tag})
 
     def stopped():
         states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in tagged(tag)]
@@ -322,7 +322,7 @@ def test_suspended_while_it_starts_another(tmp_path, tag):
 
     def resume():
         assert not wait_until(stopped)
-        time.sleep(2.5)
+        time.sleep(4.5)
         for pid in tagged(tag):
             os.kill(pid, signal.SIGCONT)
 
@@ -978,7 +978,9 @@ def test_deadline_ends_the_batch(tag, tmp_path):
     command = fault("hang", environment={"FMNES_TEST_TAG": tag}, directory=tmp_path)
     evaluator = CommandEvaluator(command, workers=2)
     batch = [task(2, 0), task(1, 1), task(2, 2), task(3, 3)]
-    outcomes = dict(evaluator(batch, time.monotonic() + 4))
+    for seconds in (2, 20, 200):  # as long as the program needs that does not hang
+        if outcomes := dict(evaluator(batch, time.monotonic() + seconds)):
+            break
     assert outcomes == {1: Outcome("value", 1.0)}
     assert not wait_until(lambda: not tagged(tag))
     assert dict(evaluator([task(1)], time.monotonic() - 1)) == {}
@@ -994,8 +996,8 @@ def test_ctrl_c_passes_and_kills(tag):
     evaluator = CommandEvaluator(fault("hang-in-child", environment={"FMNES_TEST_TAG": tag}, keep="none"))
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
             list(evaluator([task(2)]))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

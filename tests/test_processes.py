@@ -309,7 +309,7 @@ def test_one_that_stays_suspended_is_timed_out_in_the_end(
 ) -> None:
     monkeypatch.setattr(supervision, "SUSPENDED_TIMES", 2.0)
     thread = in_background(lambda: os.kill(noted(tmp_path / "pids")[0][0], signal.SIGSTOP))
-    with Workers(faults.sleeps_and_notes, 1, timeout=0.5) as workers:
+    with Workers(faults.sleeps_and_notes, 1, timeout=2.0) as workers:
         ((_, outcome),) = workers(tasks(1, second=600))
     thread.join()
     assert outcome.fault == "timeout"
@@ -395,7 +395,8 @@ def test_an_invalid_report_of_a_guard_is_a_lost_evaluation(
 def test_a_guard_that_reports_late_is_not_the_points_fault(
     comes_back: bool, tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnes.evaluation.workers.worker._REPORT_SECONDS", 3.0, raising=False)
+    patience = PATIENCE if comes_back else 3.0
+    monkeypatch.setattr("fmnes.evaluation.workers.worker._REPORT_SECONDS", patience)
     over = threading.Event()
 
     def end() -> None:
@@ -619,10 +620,13 @@ def test_nothing_outlives_the_driver(name: str, fork: str, number: int, tag: str
     ) as driver:
         assert driver.stdout is not None
         forked = int(driver.stdout.readline())
-        time.sleep(0.3)
         if "leaves" in name:
             noted(tmp_path / "pids", 2)
-        assert len(processes(tag)) >= 5
+        end = time.monotonic() + PATIENCE
+        while len(processes(tag)) < 5:  # the driver, two workers and their guards
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        time.sleep(0.3)  # the evaluations under way
         send = os.killpg if number == signal.SIGINT else os.kill  # as the terminal does for Ctrl-C
         send(driver.pid, number)
     try:

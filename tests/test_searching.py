@@ -66,23 +66,23 @@ def wait_until(true: Any, seconds: float = 240.0) -> None:
 def test_a_search_that_does_not_end_fails_at_the_timeout(where: str) -> None:
     endless = {"regex": "(?:a+)+$"}
     if where == "value":
-        command = prints(value=endless, timeout=1.5)
+        command = prints(value=endless, timeout=3)
     elif where == "outputs":
         command = Command(
             ["/bin/sh", "-c", f"echo 3; {PRINTS}", "sh", "{x0}"],
             value={"regex": r"^3$"},
             outputs={"mass": endless},
-            timeout=1.5,
+            timeout=3,
             keep="none",
         )
     else:
         argv = ["/bin/sh", "-c", f"{PRINTS} > out.txt", "sh", "{x0}"]
-        command = Command(argv, value={"file": "out.txt", **endless}, timeout=1.5, keep="none")
+        command = Command(argv, value={"file": "out.txt", **endless}, timeout=3, keep="none")
     outcome = run_once(command, task(2.0))
     assert (outcome.status, outcome.fault) == ("infeasible", "timeout")
     place = "out.txt" if where == "file" else "the output"
     assert outcome.reason == (
-        f"the search for the regular expression '(?:a+)+$' in {place} did not end before the timeout of 1.5 s"
+        f"the search for the regular expression '(?:a+)+$' in {place} did not end before the timeout of 3 s"
     )
     if where == "value":
         assert outcome.detail.endswith("aaaa!")
@@ -193,8 +193,8 @@ def test_a_natural_quadratic_expression_ends() -> None:
     """It would take minutes on a file of blanks."""
     Path("blanks").write_bytes(b" " * 4_000_000)
     value = {"file": "out.txt", "regex": r"\s*CD\s*=\s*(\S+)"}
-    command = Command(["/bin/cp", "{here}/blanks", "out.txt"], value=value, timeout=2.0, keep="none")
-    assert run_once(command, task(2.0)).fault == "timeout"
+    command = Command(["/bin/cp", "{here}/blanks", "out.txt"], value=value, timeout=3.0, keep="none")
+    assert run_once(command, task(2.0)).reason.startswith("the search for the regular expression")
 
 
 def test_a_long_text_comes_through_whole() -> None:

@@ -253,5 +253,6 @@ def test_members_that_overlap_cannot_fill_the_memory(tmp_path):
     end += start.to_bytes(4, "little") + bytes(2)
     path = tmp_path / "a.npz"
     path.write_bytes(inner[:start] + directory + end)
-    with pytest.raises(SnapshotError, match="overlap"):
+    # The check here comes before that of the standard library, which not every version has.
+    with pytest.raises(SnapshotError, match="found members that overlap"):
         read_snapshot(path)

@@ -135,7 +135,7 @@ def parents_of(feasible: Array, d: int, population_size: Array, backend: Backend
     about d directions to average over. All points if all succeed, or fewer than two.
     """
     enough = backend.larger(feasible, d)
-    all_of_them = (feasible < 2) | (feasible == population_size) | (enough > population_size)
+    all_of_them = (feasible < 2) | (enough > population_size)
     return backend.choose(all_of_them, lambda: population_size, lambda: enough)
 
 
