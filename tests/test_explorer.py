@@ -13,7 +13,7 @@ import pytest
 import fmnes
 from fmnes import Optimizer, StopReason, minimize, resume
 from fmnes.search import explorer
-from fmnes.search.spread import CANDIDATES, first_step_share, spread_points
+from fmnes.search.explorer import CANDIDATES, first_step_share, spread_points
 from tests.reference.spread import next_point, step_share
 from tests.rows import through
 from tests.torture import differences, portrait, watching

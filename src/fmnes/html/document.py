@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fmnes import plots
-from fmnes.html import content, explained, markup
-from fmnes.html.markup import figure, section
+from fmnes.analysis.explanation import Explanation, explanation_of
+from fmnes.html import content, markup
+from fmnes.html.markup import figure, section, table, text
+from fmnes.plots.map import draw_map
+from fmnes.reading.data import with_evaluations
 from fmnes.reading.run import Run, read_run
 
 # -- The plots of the page, each with its caption.
@@ -45,15 +48,49 @@ PICTURES = {
 EXPLAINED = "explained"
 #: The parts that need all evaluations.
 DRAWN = (*PICTURES, EXPLAINED)
+EXPLANATION = "What failures have in common, and which parameters matter"
+EXPLAINED_MAP = (
+    "The share of evaluated points nearby that failed, whatever their other parameters; grey: none is nearby."
+)
+#: Parameters in the table.
+SHARES = 10
 
 
 def drawn(name: str, run: Run) -> str:
     """One part of the page that needs all evaluations."""
     if name == EXPLAINED:
-        return explained.part(run)
+        return explained(run)
     picture = PICTURES[name]
     svg = plots.as_svg(picture.draw(run))
     return section(picture.title, figure(picture.title, svg, picture.words))
+
+
+def explained(run: Run) -> str:
+    """What the evaluations say of failures and parameters: sentences, shares and a map."""
+    given, evaluations = with_evaluations(run)
+    found = explanation_of(evaluations, given.logs)
+    sentences = [f"<p>{text(sentence)}</p>" for sentence in found.sentences]
+    if not sentences:
+        sentences = [f"<p>The {found.evaluations:,} evaluations show no clear pattern.</p>"]
+    plot = ""
+    if found.failed and len(evaluations.points) > 1:
+        plot = figure(EXPLANATION, plots.as_svg(draw_map(given, evaluations, found)), EXPLAINED_MAP)
+    return section(EXPLANATION, *sentences, _shares(found), plot)
+
+
+def _shares(found: Explanation) -> str:
+    names = list(dict.fromkeys([*found.value.shares, *found.failure.shares]))[:SHARES]
+    if len(names) < 2:  # the sentence says it
+        return ""
+    rows = [
+        (text(name), _percent(found.value.shares.get(name)), _percent(found.failure.shares.get(name)))
+        for name in names
+    ]
+    return table(EXPLANATION, ("parameter", "share for the value", "share for failure"), rows)
+
+
+def _percent(share: float | None) -> str:
+    return "no clear difference" if share is None else f"{100 * share:.0f} %"
 
 
 # -- One run as one file: no script, nothing from the network.

@@ -13,8 +13,7 @@ from fmnes._text import group_reasons
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
 from fmnes.plots import drawing
-from fmnes.plots.data import course
-from fmnes.reading.data import RunData, Source, Table, read, with_evaluations
+from fmnes.reading.data import Floats, RunData, Source, Table, read, with_evaluations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -208,6 +207,28 @@ def _failed(table: Table | None) -> str:
 
 def plural(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def improvements(value: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Which evaluations (from 1) were the best so far, and their values. value: (n,), NaN where it failed."""
+    best = np.minimum.accumulate(np.where(np.isnan(value), np.inf, value))
+    better = np.flatnonzero(best < np.concatenate(([np.inf], best[:-1])))
+    return better + 1, best[better]
+
+
+def course(given: RunData) -> tuple[Floats, Floats, int]:
+    """Where the best value changed, the best from there on, and how many evaluations there were.
+
+    Of a result without evaluations it is known at the end of each generation only.
+    """
+    if given.table is not None:
+        which, best = improvements(given.table.value)
+        return which.astype(np.float64), best, given.evaluations
+    generation, best = improvements(given.history["best"])
+    at = given.history["evaluations"][generation - 1].astype(np.float64)
+    if given.fun < best.min(initial=np.inf):  # found in a generation that was not completed
+        at, best = np.append(at, float(given.evaluations)), np.append(best, given.fun)
+    return at, best, given.evaluations
 
 
 # -- Several runs side by side.

@@ -1,8 +1,8 @@
 """Exploration of a finite box: generations of points that do not come from the search distribution.
 
-Until an evaluation succeeds, the points are spread over the box (spread.py). Before a restart in the box,
-they look for a basin that no search was in (basins.py). They fill the slots of ordinary generations, so that
-the log, snapshots, workers and `ask` see nothing special; they make no update.
+Until an evaluation succeeds, the points are spread over the box. Before a restart in the box, they look for a
+basin that no search was in (basins.py). They fill the slots of ordinary generations, so that the log,
+snapshots, workers and `ask` see nothing special; they make no update.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from fmnes.search.basins import (
     points_on_the_way,
 )
 from fmnes.search.saved import Saved, count, finite, shaped
-from fmnes.search.spread import CANDIDATES, first_step_share, spread_points
 
 Floats = NDArray[np.float64]
 
@@ -41,6 +40,12 @@ SAMPLE, MAX_SAMPLE = 8, 64
 MAX_TESTS = 12
 #: Samples in a row without a start, as on a plateau, after which a search begins at the last point.
 MAX_SAMPLES = 4
+#: Uniform candidates for each point. More of them only move the points to the bounds.
+CANDIDATES = 30
+#: One of this number of points comes from the search distribution, around the start.
+FROM_DISTRIBUTION = 4
+#: The first steps from the first success, as a share of the usual ones, when it was the first evaluation.
+FIRST_STEP = 0.4
 
 
 class Begin(NamedTuple):
@@ -236,3 +241,38 @@ class Explorer:
 
 
 _ARRAYS = ("points", "values", "tried", "queue", "answers", "candidate", "optima", "starts")
+
+
+# -- Points all over the box: formulas without state, in the unit box.
+
+
+def spread_points(before: Floats, candidates: Floats, drawn: Floats | None, n: int) -> Floats:
+    """Return the next points: the candidate that is farthest from all earlier points, or a drawn point.
+
+    before: all earlier points (k, d). candidates: some for each new point (m, c, d). drawn: a draw of the
+    search distribution for each new point (m, d); every fourth point, counted from the n points evaluated
+    in this way so far, is that draw. None: no point is drawn.
+    """
+    points = np.empty((len(candidates), candidates.shape[2]))
+    for i, some in enumerate(candidates):
+        if drawn is not None and (n + i) % FROM_DISTRIBUTION == FROM_DISTRIBUTION - 1:
+            points[i] = drawn[i]
+            continue
+        distance2 = np.full(len(some), np.inf)
+        for others in (before, points[:i]):
+            if len(others):
+                squares = np.zeros((len(some), len(others)))
+                for j in range(some.shape[1]):  # (c, d, k) at once would be slower, and large
+                    squares += (some[:, j, None] - others[:, j]) ** 2
+                distance2 = np.minimum(distance2, squares.min(axis=1))
+        points[i] = some[int(distance2.argmax())]
+    return points
+
+
+def first_step_share(evaluations: int, d: int) -> float:
+    """Return the step size at the first success as a share of the usual one.
+
+    It is FIRST_STEP times the typical distance between the evaluations so far: the working part of the box
+    is not much larger, or an earlier point would have been in it.
+    """
+    return float(FIRST_STEP * max(evaluations, 1) ** (-1.0 / d))

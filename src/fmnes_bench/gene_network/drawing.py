@@ -97,7 +97,7 @@ def _draw_courses(axes: Any, problem: GeneNetworkProblem, times: Floats, found: 
 
 def _draw_best_so_far(axes: Any, result: Result) -> None:
     from fmnes.plots import drawing, history
-    from fmnes.plots.data import improvements
+    from fmnes.plots.history import improvements
     from fmnes.reading.data import with_evaluations
 
     _, table = with_evaluations(result)
