@@ -139,6 +139,14 @@ def test_a_run_of_another_objective_names_both(tmp_path):
         fmnes.resume(tmp_path / "r", three, max_evaluations=50)
 
 
+def test_a_budget_that_is_used_keeps_the_result(tmp_path):
+    first = minimize(total, [1.0, 2.0], 0.5, run_dir=tmp_path / "r")
+    said = "max_evaluations: found 10, but the run has used 30 evaluations already; wanted more than 30"
+    with pytest.raises(fmnes.ArgumentError, match=said):
+        fmnes.resume(tmp_path / "r", total, max_evaluations=10)
+    assert fmnes.read_run(tmp_path / "r").result == first
+
+
 def test_a_place_where_no_run_can_be_made_is_said_without_numbers_of_errors(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(fmnes.RunError, match="wanted a place you may write to") as caught:

@@ -139,6 +139,8 @@ def resume(
         if objective is None and (not ended or forget_failures is not False):
             name = config.objective["name"]
             raise ArgumentError(f"fun: found none, wanted the run's objective, {name!r}, to go on with it")
+        if forget_failures is False:
+            _refuse_used_budget(settings.max_evaluations, ending)
 
         logger.info("the run in %s is taken up again", one_line(str(directory.path)))
         if forget_failures is not False and take_back_meant(directory, forget_failures).failures:
@@ -207,6 +209,16 @@ def _warn_of_failures(result: Result) -> None:
         warn(
             "the run had ended with NO_FEASIBLE and nothing was evaluated now: when the cause of the "
             "failures is mended, resume it with forget_failures=True (fmnes resume RUN --forget-failures)"
+        )
+
+
+def _refuse_used_budget(max_evaluations: int | None, ending: dict[str, Any] | None) -> None:
+    """A result of fewer evaluations would replace the stored one, with a best point that may be worse."""
+    used = 0 if ending is None else ending.get("nfev")
+    if max_evaluations is not None and isinstance(used, int) and max_evaluations < used:
+        raise ArgumentError(
+            f"max_evaluations: found {max_evaluations}, but the run has used {used} evaluations already; "
+            f"wanted more than {used}: it is the budget of the whole run"
         )
 
 
