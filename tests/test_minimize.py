@@ -226,7 +226,10 @@ def test_on_error_raise_lets_exceptions_through_and_only_those() -> None:
         minimize(failing(lambda: sys.exit(3)), X0, 0.7, rng=1, on_error="raise", max_evaluations=300)
     plain = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=300, surrogate=False)
     for fail in (lambda: None, lambda: math.nan, raising(Infeasible, "bad")):
-        assert same(minimize(failing(fail), X0, 0.7, rng=1, on_error="raise", max_evaluations=300), plain)
+        assert same(
+            minimize(failing(fail), X0, 0.7, rng=1, on_error="raise", max_evaluations=300, surrogate=False),
+            plain,
+        )
 
 
 def test_on_error_raise_names_a_stop_iteration() -> None:

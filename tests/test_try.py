@@ -90,7 +90,7 @@ def test_named_values_and_json(tmp_path: Path) -> None:
     assert found["parameters"] == {"width": 0.1, "layers": 6, "pitch": 0.75}
     assert found["argv"][2:] == ["0.1", "6", "0.75"] and found["environment"]["COLOUR"] == "red"
     assert found["files"]["made.txt"] == 4 and found["stdout"].endswith("2.5\n")
-    assert "n=6" in found["stderr"] and 0 < found["seconds"] < 30 and found["outputs"] == {}
+    assert "n=6" in found["stderr"] and found["seconds"] > 0 and found["outputs"] == {}
     assert Path(found["directory"]) == tmp_path / "problem.try" / "1"
 
 
