@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -670,6 +671,40 @@ class OwnStrategy(CMAES):
 
     def update(self, state: Any, z: Any, order: Any, *more: Any) -> Any:
         return super().update(state, z, order[::-1], *more)
+
+
+@dataclasses.dataclass(frozen=True)
+class Registered(CMAES):
+    """One that maximises, so that a run continued by another strategy is another run."""
+
+    name = "registered"
+
+    def update(self, state: Any, z: Any, order: Any, *more: Any) -> Any:
+        return super().update(state, z, order[::-1], *more)
+
+
+def test_a_run_with_a_registered_strategy_is_resumed(tmp_path: Path) -> None:
+    def slope(x: np.ndarray) -> float:
+        return float(np.sum(x * x))
+
+    methods = fmnes.strategies.METHODS
+    settings: dict[str, Any] = {"method": "registered", "rng": 1, "surrogate": False}
+    with pytest.raises(fmnes.ArgumentError, match="method: found 'registered'"):
+        fmnes.minimize(slope, [1.0, 2.0], 0.5, max_evaluations=90, **settings)
+    try:
+        fmnes.strategies.register(Registered)
+        whole = fmnes.minimize(slope, [1.0, 2.0], 0.5, max_evaluations=90, **settings)
+        fmnes.minimize(slope, [1.0, 2.0], 0.5, max_evaluations=40, run_dir=tmp_path / "run", **settings)
+        del methods["registered"]
+        with pytest.raises(fmnes.FmnesError, match="registered"):
+            fmnes.resume(tmp_path / "run", slope, max_evaluations=90)
+        fmnes.strategies.register(Registered)
+        resumed = fmnes.resume(tmp_path / "run", slope, max_evaluations=90)
+    finally:
+        methods.pop("registered", None)
+    assert (resumed.nfev, resumed.fun) == (90, whole.fun)
+    np.testing.assert_array_equal(resumed.x_mean, whole.x_mean)
+    assert np.linalg.norm(whole.x_mean) > np.linalg.norm([1.0, 2.0])
 
 
 class ForeignStrategy(Strategy):
