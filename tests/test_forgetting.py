@@ -100,7 +100,7 @@ def test_an_objective_that_stops_working_pauses_the_run(
 
 
 def test_a_run_that_is_resumed_broken_pauses_at_once(tmp_path: Path) -> None:
-    minimize(Breaks(), X0, 0.7, rng=1, max_evaluations=57, run_dir=tmp_path / "run")
+    minimize(Breaks(), X0, 0.7, rng=1, max_evaluations=57, surrogate=False, run_dir=tmp_path / "run")
     for _ in range(2):
         broken = Breaks(range(1000), raises(ValueError, "no licence"))
         with pytest.raises(ObjectiveError, match=r"each of the last 6 failed .*ValueError: no licence"):
@@ -141,7 +141,7 @@ def test_it_pauses_in_workers_and_ahead(settings: Any, tmp_path: Path) -> None:
     flag = tmp_path / "broken"
     fun = Flagged(flag, vectorized="vectorized" in settings)
     run = tmp_path / "run"
-    minimize(fun, X0, 0.7, rng=1, max_evaluations=57, run_dir=run, **settings)
+    minimize(fun, X0, 0.7, rng=1, max_evaluations=57, surrogate=False, run_dir=run, **settings)
     flag.touch()
     with pytest.raises((ObjectiveError, ModuleNotFoundError), match="absent"):
         resume(run, fun, max_evaluations=150)
@@ -221,7 +221,7 @@ def test_timeouts_and_crashes_never_pause_a_run(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\n[ -e {tmp_path}/flag ] && kill -SEGV $$\necho $1\n")
     program.chmod(0o700)
     fun = fmnes.Command([program, "{x0}"], keep="none")
-    minimize(fun, [1.0], 1.0, rng=1, max_evaluations=10, run_dir=tmp_path / "run")
+    minimize(fun, [1.0], 1.0, rng=1, max_evaluations=10, surrogate=False, run_dir=tmp_path / "run")
     (tmp_path / "flag").touch()
     result = resume(tmp_path / "run", max_evaluations=40)
     assert (result.nfev, result.n_infeasible) == (40, 30)
@@ -231,7 +231,7 @@ def test_a_program_that_lacks_a_module_pauses_the_run(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import sys\nprint(sys.argv[1])\n")
     fun = fmnes.Command([sys.executable, program, "{x0}"], keep="none")
-    minimize(fun, [1.0], 1.0, rng=1, max_evaluations=10, run_dir=tmp_path / "run")
+    minimize(fun, [1.0], 1.0, rng=1, max_evaluations=10, surrogate=False, run_dir=tmp_path / "run")
     program.write_text("import absent\n")
     with pytest.raises(ObjectiveError, match=r"each of the last 5 failed .*exited with code 1(.|\n)*absent"):
         resume(tmp_path / "run", max_evaluations=40)
@@ -263,6 +263,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "restarts": {"restarts": 3, "ftol": 1e-2, "xtol": 1e-2},
     "discrete": {"integers": 0.25},
     "workers": {"workers": 2},
+    "surrogate": {"surrogate": True},
 }
 
 
@@ -322,7 +323,7 @@ def test_what_is_meant(tmp_path: Path) -> None:
         raise ValueError(f"libfoo.so {len(fun.calls)}")
 
     fun.broken, fun.act = range(57, 1000), act
-    minimize(fun, X0, 0.7, rng=1, max_evaluations=100, run_dir=tmp_path / "broken")
+    minimize(fun, X0, 0.7, rng=1, max_evaluations=100, surrogate=False, run_dir=tmp_path / "broken")
     first = datetime.fromtimestamp(moments[0])
     last_success = datetime.fromtimestamp(moments[0] - 1e-3)
     for i, meant in enumerate(
@@ -360,8 +361,8 @@ def test_taken_back_twice_is_taken_back_once(tmp_path: Path) -> None:
     """A job that is submitted again with the same line goes on."""
     run = tmp_path / "run"
     fun = Breaks(range(20, 60), raises(fmnes.Infeasible, "mesh"))
-    minimize(fun, X0, 0.7, rng=1, max_evaluations=60, run_dir=run)
-    wanted = whole(Breaks(), X0, 0.7, rng=1, max_evaluations=60)
+    minimize(fun, X0, 0.7, rng=1, max_evaluations=60, surrogate=False, run_dir=run)
+    wanted = whole(Breaks(), X0, 0.7, rng=1, max_evaluations=60, surrogate=False)
     again = Breaks()
     assert differences(go_on(run, again, forget_failures="mesh"), wanted) == []
     for meant in ("mesh", True):
@@ -389,8 +390,8 @@ def test_points_too_long_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("fmnes.storage.rows.MAX_STORED_DIMENSION", 2)
     run = tmp_path / "run"
     fun = Breaks(range(20, 60), raises(fmnes.Infeasible, "mesh"))
-    minimize(fun, X0, 0.7, rng=1, max_evaluations=60, run_dir=run)
-    wanted = whole(Breaks(), X0, 0.7, rng=1, max_evaluations=60)
+    minimize(fun, X0, 0.7, rng=1, max_evaluations=60, surrogate=False, run_dir=run)
+    wanted = whole(Breaks(), X0, 0.7, rng=1, max_evaluations=60, surrogate=False)
     assert differences(go_on(run, Breaks(), forget_failures="mesh"), wanted) == []
     assert len(fmnes.read_run(run).evaluations) == 60 + 2 * 40  # taken back, and made again
 
@@ -412,7 +413,7 @@ def test_points_that_were_handed_out_ahead(tmp_path: Path) -> None:
 def test_the_readers_count_what_counts(tmp_path: Path) -> None:
     run = tmp_path / "run"
     fun = Breaks(range(20, 30), raises(fmnes.Infeasible, "mesh"))
-    minimize(fun, X0, 0.7, rng=1, max_evaluations=60, run_dir=run)
+    minimize(fun, X0, 0.7, rng=1, max_evaluations=60, surrogate=False, run_dir=run)
     result = resume(run, Breaks(), forget_failures="mesh")
     found = fmnes.read_run(run)
     assert (found.answered, found.failed) == (result.nfev, result.n_infeasible) == (60, result.n_infeasible)
@@ -458,7 +459,7 @@ def test_a_kill_while_failures_are_taken_back_loses_nothing(
 ) -> None:
     fun = Breaks(range(57, 1000), raises(fmnes.Infeasible, "mesh"))
     monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", 0.0)
-    minimize(fun, X0, 0.7, rng=1, max_evaluations=100, run_dir=tmp_path / "broken")
+    minimize(fun, X0, 0.7, rng=1, max_evaluations=100, surrogate=False, run_dir=tmp_path / "broken")
     wanted = whole(Breaks(), X0, 0.7, **SETTINGS)
     number, kills = 1, 0
     while True:
@@ -489,7 +490,7 @@ def fun_failed(run: Path) -> int:
 
 
 def good_failed() -> int:
-    return minimize(Breaks(), X0, 0.7, rng=1, max_evaluations=100).n_infeasible
+    return minimize(Breaks(), X0, 0.7, rng=1, max_evaluations=100, surrogate=False).n_infeasible
 
 
 @pytest.mark.parametrize("damaged", ["garbage", "missing"])
@@ -499,7 +500,7 @@ def test_a_first_snapshot_that_cannot_be_used(
     monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", 0.0)
     run = tmp_path / "run"
     fun = Breaks(range(20, 60), raises(fmnes.Infeasible, "mesh"))
-    ended = minimize(fun, X0, 0.7, rng=1, max_evaluations=150, run_dir=run)
+    ended = minimize(fun, X0, 0.7, rng=1, max_evaluations=150, surrogate=False, run_dir=run)
     (run / "snapshot.first.npz").unlink()
     if damaged == "garbage":
         (run / "snapshot.first.npz").write_bytes(b"garbage")
@@ -522,7 +523,7 @@ def test_a_disk_that_does_not_take_it(tmp_path: Path) -> None:
     """No file may grow: nothing is taken back, and the run is as it was."""
     run = tmp_path / "run"
     fun = Breaks(range(20, 60), raises(fmnes.Infeasible, "mesh"))
-    minimize(fun, X0, 0.7, rng=1, max_evaluations=150, run_dir=run)
+    minimize(fun, X0, 0.7, rng=1, max_evaluations=150, surrogate=False, run_dir=run)
     rows = count_rows(run)
     script = (
         "import resource, sys, fmnes\nfrom tests.test_forgetting import Breaks\n"
