@@ -13,6 +13,7 @@ import fmnes
 from fmnes.errors import ArgumentError
 from fmnes.result import StopReason
 from fmnes.search.optimizer import Optimizer
+from fmnes.surrogate import evaluated, phases
 from fmnes.surrogate.phases import LOCAL, REGION, START
 
 
@@ -240,3 +241,44 @@ def test_known_points_are_data() -> None:
     opt = Optimizer([2.0, 2.0], 1.0, rng=1, surrogate=True, known=known)
     run(opt, sphere, generations=6)
     assert opt.best.fun < 1e-6
+
+
+def test_a_long_run_keeps_the_latest_points_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(evaluated, "MAX_POINTS", 100)
+    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 400}
+    opt = Optimizer([2.0, 2.0], 1.0, **settings)
+    opt.use_surrogate(1)
+    points: list[bytes] = []
+    while opt.stop_reason is None:
+        points += run(opt, edge, opt.generation + 3)
+        assert opt._surrogate is not None and len(opt._surrogate.data) <= 111 + opt.population_size
+        opt.save(tmp_path / "run.npz")
+        opt = Optimizer.load(tmp_path / "run.npz")
+    whole = Optimizer([2.0, 2.0], 1.0, **settings)
+    whole.use_surrogate(1)
+    assert points == run(whole, edge)
+    assert whole._surrogate is not None and whole._surrogate.data.forgotten > 200
+
+
+# -- other basins
+
+
+def staircase(x: Any) -> float:
+    """A wide basin with a plateau at 0.2, and a narrower one with a plateau at 0."""
+    first, second = (float(np.hypot(*(np.asarray(x) - at))) for at in (0.3, 0.8))
+    return float(
+        min(0.2 + np.ceil(10 * max(0.0, first - 0.1)) / 10, np.ceil(10 * max(0.0, second - 0.1)) / 10)
+    )
+
+
+def found_below_the_plateau(monkeypatch: pytest.MonkeyPatch, regions: int) -> int:
+    monkeypatch.setattr(phases, "OTHER_REGIONS", regions)
+    settings: dict[str, Any] = {"bounds": [(0, 1)] * 2, "max_evaluations": 150, "surrogate": True}
+    return sum(
+        fmnes.minimize(staircase, [0.3, 0.35], 0.1, rng=seed, **settings).fun == 0 for seed in range(8)
+    )
+
+
+def test_a_plateau_is_left_for_other_parts_of_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found_below_the_plateau(monkeypatch, 3) == 8
+    assert found_below_the_plateau(monkeypatch, 0) < 4

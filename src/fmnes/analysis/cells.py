@@ -16,8 +16,10 @@ Rows = NDArray[np.int64]
 
 #: Cells along the range of each parameter.
 CELLS = 16
+#: The same where these leave too few points, as at the end of a search with models.
+FINER_CELLS = (64, 256)
 #: Columns that are numbered together; the numbers stay below 2**63 for less than 2**23 points.
-TOGETHER = 10
+TOGETHER = 5
 
 
 def on_scale(points: Mapping[str, Floats], logs: frozenset[str]) -> Floats:
@@ -35,15 +37,18 @@ def in_box(x: Floats) -> Floats:
     return scaled
 
 
-def distinct(x: Floats) -> tuple[Rows, Rows]:
-    """The first row in each occupied cell, and for each row the number of its cell. x: (n, d)"""
+def distinct(x: Floats, count: int = CELLS) -> tuple[Rows, Rows]:
+    """The first row in each occupied cell, and for each row the number of its cell. x: (n, d)
+
+    count: cells along each range.
+    """
     if not len(x):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    cells = np.minimum((in_box(x) * CELLS).astype(np.int64), CELLS - 1)
+    cells = np.minimum((in_box(x) * count).astype(np.int64), count - 1)
     which = np.zeros(len(x), np.int64)
     for begin in range(0, x.shape[1], TOGETHER):
         for column in cells[:, begin : begin + TOGETHER].T:
-            which = which * CELLS + column
+            which = which * count + column
         which = np.unique(which, return_inverse=True)[1]
     return np.unique(which, return_index=True)[1], which
 

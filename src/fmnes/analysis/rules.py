@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes._text import short
-from fmnes.analysis.cells import Floats, Rows, distinct, evenly, on_scale
+from fmnes.analysis.cells import CELLS, FINER_CELLS, Floats, Rows, distinct, evenly, on_scale
 
 Mask = NDArray[np.bool_]
 
@@ -26,6 +26,8 @@ COVERED = 0.5
 EXPLAINED = 0.1
 #: Fewer points than this have nothing in common that chance could not give.
 LEAST = 5
+#: With fewer distinct points than this of either kind, closer ones count too.
+ENOUGH = 20
 #: First conditions that are tried with a second one.
 FIRST = 6
 #: Parameters that are tried for a second condition.
@@ -193,8 +195,11 @@ def _is_better_outside(interval: _Found, found: _Found | None, least: float) -> 
 
 def _some(rows: Rows, x: Floats) -> Rows:
     """These rows with one of several close points, and at most SEARCHED of them, evenly spaced."""
-    rows = rows[np.sort(distinct(x[rows])[0])]
-    return rows[evenly(len(rows), SEARCHED)]
+    for cells in (CELLS, *FINER_CELLS):
+        kept = rows[np.sort(distinct(x[rows], cells)[0])]
+        if len(kept) >= ENOUGH:
+            break
+    return kept[evenly(len(kept), SEARCHED)]
 
 
 def _inside(conditions: tuple[Condition, ...], points: Mapping[str, Floats]) -> Mask:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-#: Most points kept; the oldest are dropped.
+#: Most points kept, but for a tenth more; the oldest are dropped.
 MAX_POINTS = 20_000
 
 
@@ -23,6 +23,8 @@ class Evaluated:
         self._keys: set[bytes] = set()
         self.first = 0
         """The first evaluation of the present search; earlier ones are data of the models only."""
+        self.forgotten = 0
+        """How many points were dropped."""
 
     def __len__(self) -> int:
         return self._n
@@ -52,12 +54,15 @@ class Evaluated:
         self._n += 1
         self._keys.add(_key(u))
 
-    def forget_oldest(self) -> None:
-        """Drop the oldest points beyond the limit."""
-        more = self._n - MAX_POINTS
-        if more > 0:
-            self.restore(self.u[more:].copy(), self.y[more:].copy(), self.drawn[more:].copy())
-            self.first = max(0, self.first - more)
+    def forget_oldest(self) -> int:
+        """Drop the oldest points if there are too many. Returns how many."""
+        if len(self) <= MAX_POINTS + MAX_POINTS // 10:
+            return 0
+        n = len(self) - MAX_POINTS
+        self.restore(self.u[n:].copy(), self.y[n:].copy(), self.drawn[n:].copy())
+        self.first = max(0, self.first - n)
+        self.forgotten += n
+        return n
 
     def restore(self, u: Floats, y: Floats, drawn: NDArray[np.bool_]) -> None:
         self._u, self._y, self._drawn, self._n = u, y, drawn, len(y)

@@ -1,7 +1,8 @@
 """What a search with a model does next, as a function of its evaluations and a seed.
 
 start      the start and 2 d quasi-random points around it, or in the box without a start, until one works
-elsewhere  instead of that, before a restart: points where another basin is likely (`elsewhere.py`)
+elsewhere  points of a finite range where another basin is likely (`elsewhere.py`): before a restart, and if
+           the best value is a plateau
 region     single points proposed by the models of `trust_region.py`
 local      the search distribution, started from the models; `screening.py` says which points are evaluated
 
@@ -28,6 +29,10 @@ PHASES = (START, ELSEWHERE, REGION, LOCAL)
 REGION_STEPS, REGION_IN_BOX = 3.0, 0.8
 #: The size of the region of a restart, and that around the best point of all if no new point worked.
 REGION_OF_RESTART, REGION_OF_NOTHING = 0.25, 0.1
+#: The best value is a plateau if this share of the last 3 d + 10 evaluations that worked have exactly it, …
+PLATEAU = 0.5
+#: … and so many other regions are searched then.
+OTHER_REGIONS = 3
 #: Points of the first design, as a multiple of d; at least LEAST_DESIGN without a start.
 DESIGN, LEAST_DESIGN = 2, 4
 #: Points of a finite box after the design, at most, until one works.
@@ -80,6 +85,10 @@ class Surrogate:
         """Did the distribution of this search begin in a small region where nothing fails?"""
         self.ended = np.empty((0, len(range.origin)))
         """Where searches before this one have ended. (n, d)"""
+        self.search_from = 0
+        """The first evaluation of this search. That of its present region is `data.first`."""
+        self.regions = 0
+        """Regions of this search that ended on a plateau, or without a gain after one."""
         self.handed_over = -1
         """Evaluations when the distribution took over; -1: it has not, or not from a region."""
         self.first_step = 1.0
@@ -89,7 +98,7 @@ class Surrogate:
 
     def rng(self, purpose: int) -> np.random.Generator:
         """Random numbers for this purpose at this evaluation: nothing has to be saved."""
-        return np.random.default_rng([self.seed, purpose, len(self.data)])
+        return np.random.default_rng([self.seed, purpose, self.data.forgotten + len(self.data)])
 
     def units(self, x: Floats) -> Floats:
         u: Floats = (x - self.range.origin) / self.range.width
@@ -123,8 +132,9 @@ class Surrogate:
         return self.data.u[self.data.best] if self.data.any_worked else None
 
     def _begin(self, phase: str) -> None:
-        self.data.first = len(self.data)
+        self.data.first = self.search_from = len(self.data)
         self.phase, self.region, self.narrow, self.handed_over = phase, None, False, -1
+        self.regions = 0
 
     def is_exhausted(self, step: float) -> bool:
         """Whether the distribution gains nothing more. step: its longest, as a share of the first one."""
@@ -137,6 +147,8 @@ class Surrogate:
 
     def propose(self, snap: Snap | None) -> Floats | None:
         """Points to evaluate together; None: the distribution goes on. (n, d)"""
+        if self.phase == LOCAL:
+            self._forget_oldest()
         if self.phase == START:
             points = self._design()
             if points is not None:
@@ -149,10 +161,51 @@ class Surrogate:
             self.phase = REGION
         if self.phase == REGION:
             points = self._propose_in_region(snap)
+            if points is None and self._leave_plateau():
+                points = self._propose_elsewhere(snap)
             if points is not None:
                 return self.points(points)
             self.phase = LOCAL
         return None
+
+    def _forget_oldest(self) -> None:
+        """Keep a long run's memory, and its snapshots, small."""
+        n = self.data.forget_oldest()
+        self.search_from = max(0, self.search_from - n)
+        self._observed = max(0, self._observed - n)
+        if self.handed_over >= 0:
+            self.handed_over = max(0, self.handed_over - n)
+        if n and self.region is not None:
+            began, fitted_at = (max(0, at - n) for at in (self.region.began, self.region.fitted_at))
+            self.region = self.region._replace(began=began, fitted_at=fitted_at)
+
+    def _leave_plateau(self) -> bool:
+        """After a region: whether another one begins, as the best value is a plateau."""
+        data, region = self.data, self.region
+        if region is None or not self.range.finite:
+            return False
+        if self.regions:
+            ahead, before = data.y[data.first :], data.y[self.search_from : data.first]
+            gained = bool(np.isfinite(ahead).any() and np.nanmin(ahead) < np.nanmin(before))
+        else:
+            gained = True
+        if gained and not self._on_plateau():
+            return False
+        if self.regions >= OTHER_REGIONS:
+            data.first = self.search_from
+            self.region = trust_region.begin(REGION_OF_NOTHING, len(data))
+            return False
+        self.regions += 1
+        self.ended = np.concatenate([self.ended, data.u[data.best][None]])
+        data.first = len(data)
+        self.phase, self.region = ELSEWHERE, None
+        return True
+
+    def _on_plateau(self) -> bool:
+        data = self.data
+        last = data.y[-trust_region.stall_window(data.d, trust_region.STALL_EVALUATIONS) :]
+        worked = last[np.isfinite(last)]
+        return len(worked) > data.d and bool(np.mean(worked == data.y[data.best]) >= PLATEAU)
 
     def _design(self) -> Floats | None:
         range, d = self.range, self.data.d
@@ -190,7 +243,7 @@ class Surrogate:
         if len(self.ended):
             works = bool(np.isfinite(data.y[data.first :]).any())
             if not works:
-                data.first = 0
+                data.first = 0  # the best of all
             return trust_region.begin(REGION_OF_RESTART if works else REGION_OF_NOTHING, len(data))
         size = REGION_IN_BOX if range.anywhere else REGION_STEPS * float(range.step.mean())
         return trust_region.begin(size, data.first)
@@ -273,8 +326,11 @@ class Surrogate:
             "batch": self.batch,
             "phase": self.phase,
             "first": self.data.first,
+            "forgotten": self.data.forgotten,
             "observed": self._observed,
             "narrow": self.narrow,
+            "search_from": self.search_from,
+            "regions": self.regions,
             "handed_over": self.handed_over,
             "first_step": self.first_step,
             "anywhere": self.range.anywhere,
@@ -317,12 +373,16 @@ class Surrogate:
             raise ValueError(f"a phase {saved['phase']!r}")
         self.phase, self.narrow = saved["phase"], saved["narrow"] is True
         self.data.first, self._observed = int(saved["first"]), int(saved["observed"])
+        self.data.forgotten = int(saved["forgotten"])
+        self.search_from, self.regions = int(saved["search_from"]), int(saved["regions"])
         self.handed_over, self.first_step = int(saved["handed_over"]), float(saved["first_step"])
         if not 0 < self.first_step < math.inf:
             raise ValueError(f"a first step of {self.first_step}")
         if not (
             0 <= self.data.first <= len(y)
+            and self.data.forgotten >= 0
             and 0 <= self._observed <= len(y)
+            and 0 <= self.search_from <= len(y)
             and -1 <= self.handed_over <= len(y)
         ):
             raise ValueError("counts beyond the evaluations")

@@ -104,7 +104,7 @@ def stalled(data: Evaluated, since: int, per_dimension: float, share: float) -> 
 
     The gain is relative to the distance from the best value of the present search to the median of all.
     """
-    window = int(per_dimension * data.d + 10)
+    window = stall_window(data.d, per_dimension)
     if len(data) - since <= window:
         return False
     y = data.y
@@ -115,6 +115,11 @@ def stalled(data: Evaluated, since: int, per_dimension: float, share: float) -> 
     low = float(np.nanmin(present))
     gain = float(np.nanmin(before)) / 2 - low / 2
     return bool(gain <= share * max(0.0, np.median(worked) / 2 - low / 2))
+
+
+def stall_window(d: int, per_dimension: float) -> int:
+    """How many evaluations have to gain too little."""
+    return int(per_dimension * d + 10)
 
 
 def propose(
