@@ -282,3 +282,18 @@ def found_below_the_plateau(monkeypatch: pytest.MonkeyPatch, regions: int) -> in
 def test_a_plateau_is_left_for_other_parts_of_the_box(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found_below_the_plateau(monkeypatch, 3) == 8
     assert found_below_the_plateau(monkeypatch, 0) < 4
+
+
+def two_basins(x: Any) -> float:
+    first, second = (float(np.sum(np.square(np.asarray(x) - at))) for at in (0.25, 0.8))
+    return float(min(1.0 + first, 4 * second))
+
+
+@pytest.mark.parametrize(("restarts", "least", "most"), [(0, 0, 2), (3, 7, 8)])
+def test_restarts_begin_in_another_basin(restarts: int, least: int, most: int) -> None:
+    options: dict[str, Any] = {"max_evaluations": 300, "surrogate": True, "restarts": restarts}
+    found = [
+        fmnes.minimize(two_basins, [0.3, 0.2], 0.05, bounds=[(0, 1)] * 2, rng=seed, **options)
+        for seed in range(8)
+    ]
+    assert least <= sum(result.fun < 1e-3 for result in found) <= most

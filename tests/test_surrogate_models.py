@@ -8,7 +8,9 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from fmnes.surrogate import edge_model, gaussian_process, normal, quasi_random, value_model
+from fmnes.surrogate import edge_model, elsewhere, gaussian_process, normal, quasi_random, value_model
+from fmnes.surrogate.evaluated import Evaluated
+from fmnes.surrogate.trust_region import Snap
 from tests.reference import surrogate as reference
 
 
@@ -310,3 +312,44 @@ def test_the_quadratic_edge_is_the_same_by_kernel_and_by_features() -> None:
     assert by_kernel is not None
     assert np.allclose(matrix @ by_kernel[0], matrix @ by_features[0], rtol=1e-5, atol=1e-5)
     assert np.allclose(by_kernel[1], by_features[1], rtol=1e-4, atol=1e-4)
+
+
+# -- other parts of the box -------------------------------------------------------------------------------
+
+
+def evaluations(u: np.ndarray, y: np.ndarray) -> Evaluated:
+    data = Evaluated(u.shape[1])
+    for point, value in zip(u, y, strict=True):
+        data.add(point, float(value))
+    return data
+
+
+def proposed(data: Evaluated, ended: np.ndarray, n: int = 12, snap: Snap | None = None) -> np.ndarray:
+    low, high = np.zeros(data.d), np.ones(data.d)
+    rngs = (np.random.default_rng(seed) for seed in range(n))
+    return np.array([elsewhere.propose(data, ended, low, high, rng, snap) for rng in rngs])
+
+
+def test_a_restart_keeps_away_from_where_searches_have_ended() -> None:
+    u = quasi_random.points(30, 2, 1)
+    y = np.square(u - 0.5).sum(axis=1)  # it would propose the middle
+    none = np.empty((0, 2))
+    assert (np.abs(proposed(evaluations(u, y), none) - 0.5) < 0.1).all(axis=1).mean() > 0.8
+    away = proposed(evaluations(u, y), np.array([[0.5, 0.5]]))
+    assert (np.abs(away - 0.5).max(axis=1) >= elsewhere.EXCLUDED).all()
+    assert (away >= 0).all() and (away <= 1).all()
+
+
+def test_a_restart_keeps_away_from_failures() -> None:
+    u = quasi_random.points(40, 2, 1)
+    y = np.where(u[:, 0] < 0.6, np.nan, u[:, 0])  # the values fall towards the part that fails
+    assert (proposed(evaluations(u, y), np.empty((0, 2)))[:, 0] > 0.5).all()
+
+
+def test_a_restart_proposes_points_of_the_grid_that_are_not_known() -> None:
+    def snap(u: np.ndarray) -> np.ndarray:
+        return np.round(u * 4) / 4
+
+    cells = np.stack(np.meshgrid(*[np.arange(5) / 4] * 2), axis=-1).reshape(-1, 2)[:-3]
+    found = proposed(evaluations(cells, cells.sum(axis=1)), np.empty((0, 2)), 4, snap)
+    assert {tuple(point) for point in found} <= {(0.5, 1.0), (0.75, 1.0), (1.0, 1.0)}
