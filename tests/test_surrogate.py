@@ -297,3 +297,14 @@ def test_restarts_begin_in_another_basin(restarts: int, least: int, most: int) -
         for seed in range(8)
     ]
     assert least <= sum(result.fun < 1e-3 for result in found) <= most
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_plateau_in_the_only_part_that_works() -> None:
+    def fun(x: Any) -> float:
+        return staircase(x) if np.abs(np.asarray(x) - 0.3).max() < 0.2 else math.nan
+
+    settings: dict[str, Any] = {"bounds": [(0, 1)] * 2, "max_evaluations": 150, "surrogate": True}
+    for seed in range(8):
+        result = fmnes.minimize(fun, [0.3, 0.45], 0.1, rng=seed, **settings)
+        assert result.fun == 0.2

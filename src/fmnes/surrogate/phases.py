@@ -184,12 +184,7 @@ class Surrogate:
         data, region = self.data, self.region
         if region is None or not self.range.finite:
             return False
-        if self.regions:
-            ahead, before = data.y[data.first :], data.y[self.search_from : data.first]
-            gained = bool(np.isfinite(ahead).any() and np.nanmin(ahead) < np.nanmin(before))
-        else:
-            gained = True
-        if gained and not self._on_plateau():
+        if self._gained() and not self._on_plateau():
             return False
         if self.regions >= OTHER_REGIONS:
             data.first = self.search_from
@@ -200,6 +195,11 @@ class Surrogate:
         data.first = len(data)
         self.phase, self.region = ELSEWHERE, None
         return True
+
+    def _gained(self) -> bool:
+        """Whether the present region has the best point of this search."""
+        y = self.data.y[self.search_from :]
+        return not np.isfinite(y).any() or self.search_from + int(np.nanargmin(y)) >= self.data.first
 
     def _on_plateau(self) -> bool:
         data = self.data
@@ -243,7 +243,8 @@ class Surrogate:
         if len(self.ended):
             works = bool(np.isfinite(data.y[data.first :]).any())
             if not works:
-                data.first = 0  # the best of all
+                # Around the best point of this search, or of all.
+                data.first = self.search_from if self.regions else 0
             return trust_region.begin(REGION_OF_RESTART if works else REGION_OF_NOTHING, len(data))
         size = REGION_IN_BOX if range.anywhere else REGION_STEPS * float(range.step.mean())
         return trust_region.begin(size, data.first)
