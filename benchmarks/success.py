@@ -1,8 +1,9 @@
 """Is success true? Runs to their own end, and whether what they claim holds.
 
-    nice python -m benchmarks.success [--runs 30] [--workers 2] [--folder FOLDER] [--out FILE] [--page]
+    nice python -m benchmarks.success [--few] [--runs 30] [--workers 2] [--folder F] [--out FILE] [--page]
 
-Each finished run is a line of FOLDER/trials.csv, and an interrupted benchmark continues where it stopped.
+--few: with budgets of 200 d evaluations and at most MOST_FEW dimensions, where the default uses models. Each
+finished run is a line of F/trials.csv, and an interrupted benchmark continues where it stopped.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from fmnes_bench.trials import Lines, open_folder, read_lines, run_all
 #: Seeds from here on; the rules were made with seeds below 1,000.
 FIRST_SEED = 8_000_000
 BUDGET = 20_000
+#: With --few: evaluations per dimension, and the most dimensions.
+BUDGET_FEW, MOST_FEW = 200, 5
 HEADER = "group,d,variant,seed,success,correct,global,evaluations,reason"
 
 
@@ -222,20 +225,24 @@ TITLE = {
 }
 
 
-def wanted(runs: int) -> list[tuple[str, int, str, int]]:
+def wanted(runs: int, most: int) -> list[tuple[str, int, str, int]]:
     keys = [
         (group, d, variant)
         for group, (_, dimensions, variants) in GROUPS.items()
         for d in dimensions
         for variant in variants
-        if not (variant == "rosenbrock" and d == 1)
+        if d <= most and not (variant == "rosenbrock" and d == 1)
     ]
     return [(*key, FIRST_SEED + 1000 * i + run) for run in range(runs) for i, key in enumerate(keys)]
 
 
-def run(group: str, d: int, variant: str, seed: int) -> Trial:
+def run_few(group: str, d: int, variant: str, seed: int) -> Trial:
+    return run(group, d, variant, seed, BUDGET_FEW * d)
+
+
+def run(group: str, d: int, variant: str, seed: int, budget: int = BUDGET) -> Trial:
     problem = GROUPS[group][0](d, variant, np.random.default_rng(seed))
-    result = fmnes.minimize(problem.fun, rng=seed, max_evaluations=BUDGET, **problem.arguments)
+    result = fmnes.minimize(problem.fun, rng=seed, max_evaluations=budget, **problem.arguments)
     correct = result.x is not None and bool(problem.correct(np.asarray(result.x), result.fun))
     best = correct and (problem.optimal is None or problem.optimal(result.fun))
     reason = result.stop_reason.name if result.stop_reason else ""
@@ -252,12 +259,16 @@ def parse(fields: list[str]) -> Trial:
     return Trial(group, int(d), variant, int(seed), *flags, int(evaluations), reason)
 
 
-def page(trials: Sequence[Trial]) -> str:
+def page(trials: Sequence[Trial], few: bool) -> str:
     seeds = [trial.seed for trial in trials]
-    text = f"""# Is success true?
+    title, option, budget = "Is success true?", "", f"{BUDGET:,} evaluations"
+    if few:
+        title = "Is success true with few evaluations?"
+        option, budget = " --few", f"{BUDGET_FEW} evaluations per dimension, so that it uses models"
+    text = f"""# {title}
 
-Made by `python -m benchmarks.success`: the default method, without a target, with default tolerances, at
-most {BUDGET:,} evaluations; {len(trials):,} runs on seeds from {min(seeds):,} to {max(seeds):,},
+Made by `python -m benchmarks.success{option}`: the default method, without a target, with default
+tolerances, at most {budget}; {len(trials):,} runs on seeds from {min(seeds):,} to {max(seeds):,},
 none of which was used to make the rules. Correct: at most a thousandth of the way from the start to the
 minimum is left (a millionth on smooth problems and other scales; the optimum itself on integers and on
 plateaus). Where there are several basins, and on correlated integers, a local optimum is correct (no point
@@ -312,23 +323,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--few", action="store_true", help="budgets with which the default uses models")
     parser.add_argument("--runs", type=int, default=30, help="of each problem")
     parser.add_argument("--workers", type=int, default=None)
-    parser.add_argument("--folder", type=Path, default=Path("docs/benchmarks/success"))
-    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/success.md"))
+    parser.add_argument("--folder", type=Path, help="of the runs, by default in docs/benchmarks")
+    parser.add_argument("--out", type=Path, help="the page, by default beside the folder")
     parser.add_argument("--page", action="store_true", help="only write the page of the runs made so far")
     options = parser.parse_args()
-    open_folder(options.folder, {"first_seed": FIRST_SEED, "budget": BUDGET}, fmnes=fmnes.__version__)
-    path = options.folder / "trials.csv"
+    name = "success-few" if options.few else "success"
+    folder = options.folder or Path("docs/benchmarks") / name
+    out = options.out or folder.with_suffix(".md")
+    settings = {"first_seed": FIRST_SEED, "budget": BUDGET_FEW if options.few else BUDGET}
+    open_folder(folder, settings, fmnes=fmnes.__version__)
+    path = folder / "trials.csv"
     done = {trial.key: trial for trial in read_lines(path, HEADER, parse)}
     if options.page:
-        options.out.write_text(page(sorted(done.values(), key=lambda trial: trial.key)), encoding="utf-8")
+        out.write_text(
+            page(sorted(done.values(), key=lambda trial: trial.key), options.few), encoding="utf-8"
+        )
         return
     lines = Lines(path, HEADER)
     try:
         trials = run_all(
-            run,
-            wanted(options.runs),
+            run_few if options.few else run,
+            wanted(options.runs, MOST_FEW if options.few else 20),
             done,
             work=lambda key: 1.0,  # so that an unfinished table has about as many runs of each problem
             keep=lambda trial: lines.add(line(trial)),
@@ -337,7 +355,7 @@ def main() -> None:
     finally:
         lines.close()
     path.write_text("\n".join([HEADER, *map(line, trials)]) + "\n", encoding="utf-8")  # in order
-    options.out.write_text(page(trials), encoding="utf-8")
+    out.write_text(page(trials, options.few), encoding="utf-8")
 
 
 if __name__ == "__main__":
