@@ -82,7 +82,7 @@ def wanted(runs: int, most: int) -> list[tuple[Any, ...]]:
     keys: list[tuple[Any, ...]] = [("readme", seed) for seed in range(1, 6)]
     searched = [name for group in ("study", "regions", "rotated") for name in suite.GROUPS[group]]
     keys += [("search", name, d, 100 + i) for i in range(runs) for d in (2, 5) for name in searched]
-    keys += [("success", *key) for key in success.wanted(runs) if key[1] <= most]
+    keys += [("success", *key) for key in success.wanted(runs, most)]
     return [(*key, tolerance) for key in keys for tolerance in TOLERANCES]
 
 
