@@ -3,7 +3,7 @@
     python benchmarks/scipy_failing.py
 
 The table of docs/scipy.md: 5 dimensions, at most 3,000 evaluations, 11 starts. Every method gets the same
-start and bounds, and its own defaults.
+start and bounds, and its own defaults; ours a second time with a smaller budget.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import scipy.optimize as so
 from fmnes.integrations.scipy import fmnes
 
 D, BUDGET, STARTS = 5, 3000, 11
+#: About as many evaluations as COBYQA takes; with so few of them ours uses models.
+FEW = 330
 BOX = [(-4.0, 6.0)] * D
 Function = Callable[[np.ndarray], float]
 
@@ -60,13 +62,16 @@ def by(method: Any, **options: Any) -> Callable[[Any, np.ndarray, int], Any]:
     return lambda fun, x0, seed: so.minimize(fun, x0, method=method, bounds=BOX, options=options)
 
 
+def ours(most: int) -> Callable[[Any, np.ndarray, int], Any]:
+    def run(fun: Any, x0: np.ndarray, seed: int) -> Any:
+        return so.minimize(fun, x0, method=fmnes, bounds=BOX, options={"rng": seed, "maxfev": most})
+
+    return run
+
+
 METHODS: dict[str, tuple[Callable[[Any, np.ndarray, int], Any], float]] = {
-    "minimize, fmnes": (
-        lambda fun, x0, seed: so.minimize(
-            fun, x0, method=fmnes, bounds=BOX, options={"rng": seed, "maxfev": BUDGET}
-        ),
-        np.nan,
-    ),
+    "minimize, fmnes": (ours(BUDGET), np.nan),
+    f"minimize, fmnes, maxfev={FEW}": (ours(FEW), np.nan),
     "differential_evolution": (
         lambda fun, x0, seed: so.differential_evolution(fun, BOX, x0=x0, rng=seed),
         np.nan,
