@@ -308,3 +308,41 @@ def test_a_plateau_in_the_only_part_that_works() -> None:
     for seed in range(8):
         result = fmnes.minimize(fun, [0.3, 0.45], 0.1, rng=seed, **settings)
         assert result.fun == 0.2
+
+
+# -- the first design
+
+
+def in_a_ball(x: Any) -> float:
+    """It works close to the start only."""
+    x = np.asarray(x)
+    return float(np.sum(np.square(x - 0.05))) if np.square(x).sum() < 0.09 else math.nan
+
+
+def test_the_first_points_come_closer_to_the_start_after_failures() -> None:
+    d, seen = 6, []
+
+    def fun(x: Any) -> float:
+        seen.append(np.array(x))
+        return in_a_ball(x)
+
+    fmnes.minimize(fun, np.zeros(d), 1.0, rng=1, max_evaluations=1 + 2 * d, surrogate=True)
+    distances = np.linalg.norm(seen[1:], axis=1)
+    assert distances[:3].min() > 0.5 and distances[-3:].max() < 0.5
+    assert sum(math.isfinite(in_a_ball(x)) for x in seen) > 1
+
+
+def test_a_region_far_from_a_start_that_fails_is_not_small() -> None:
+    """No point of the design works: its contraction says nothing about where something works."""
+
+    def fun(x: Any) -> float:
+        return float(np.sum(np.square(np.asarray(x) - 0.8))) if np.min(x) > 0.6 else math.nan
+
+    bounds = [(0, 1)] * 3
+    opt = Optimizer([0.2] * 3, 0.05, bounds=bounds, rng=1, max_evaluations=300)
+    opt.use_surrogate(1)
+    while opt._surrogate is not None and opt._surrogate.phase == START:
+        opt.tell([fun(x) for x in opt.ask()])
+        opt.ask()
+    assert opt._surrogate is not None and opt._surrogate.region is not None
+    assert opt._surrogate.region.first_size == pytest.approx(phases.REGION_STEPS * 0.05)

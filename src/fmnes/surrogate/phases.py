@@ -1,6 +1,7 @@
 """What a search with a model does next, as a function of its evaluations and a seed.
 
-start      the start and 2 d quasi-random points around it, or in the box without a start, until one works
+start      the start and 2 d quasi-random points around it, closer to it after failures, or in the box without
+           a start; then points all over the box until one works
 elsewhere  points of a finite range where another basin is likely (`elsewhere.py`): before a restart, and if
            the best value is a plateau
 region     single points proposed by the models of `trust_region.py`
@@ -35,6 +36,8 @@ PLATEAU = 0.5
 OTHER_REGIONS = 3
 #: Points of the first design, as a multiple of d; at least LEAST_DESIGN without a start.
 DESIGN, LEAST_DESIGN = 2, 4
+#: The spread of these points after each failure, as a share of that before it, and the smallest one in steps.
+SHORTER, LEAST_SCALE = 0.8, 0.05
 #: Points of a finite box after the design, at most, until one works.
 MOST_FAILED = 3000
 #: The best points whose spread is the first step size of the distribution: d + 1, and at least these.
@@ -210,20 +213,31 @@ class Surrogate:
     def _design(self) -> Floats | None:
         range, d = self.range, self.data.d
         made = len(self.data)
-        if made <= 1:
-            around = self._first_points(max(DESIGN * d, LEAST_DESIGN if range.anywhere else 2))
-            return around if made else np.concatenate([range.start[None], around])
+        n = self._design_points
+        if range.anywhere and made <= 1:
+            anywhere = range.lower + quasi_random.points(n, d, self.seed) * (range.upper - range.lower)
+            return anywhere if made else np.concatenate([range.start[None], anywhere])
+        if made == 0:
+            return range.start[None]
+        if not range.anywhere and made <= n:
+            z = quasi_random.normal_points(min(self.batch, n + 1 - made), d, self.seed, made - 1)
+            return np.clip(range.start + self._design_scale() * range.step * z, range.lower, range.upper)
         if self.data.any_worked or not range.finite or made > MOST_FAILED:
             return None
         more = quasi_random.points(self.batch, d, self.seed, made - 1)
         return range.lower + more * (range.upper - range.lower)
 
-    def _first_points(self, n: int) -> Floats:
-        range, d = self.range, self.data.d
-        if range.anywhere:
-            return range.lower + quasi_random.points(n, d, self.seed) * (range.upper - range.lower)
-        around = range.start + range.step * quasi_random.normal_points(n, d, self.seed)
-        return np.clip(around, range.lower, range.upper)
+    @property
+    def _design_points(self) -> int:
+        """Points of the first design, without the start."""
+        return max(DESIGN * self.data.d, LEAST_DESIGN if self.range.anywhere else 2)
+
+    def _design_scale(self) -> float:
+        """The spread of the next points around the start, in steps: smaller after failures."""
+        scale = 1.0
+        for y in self.data.y[1 : self._design_points + 1]:
+            scale = max(LEAST_SCALE, scale * SHORTER) if np.isnan(y) else min(1.0, scale / SHORTER)
+        return scale
 
     def _propose_elsewhere(self, snap: Snap | None) -> Floats | None:
         range, data = self.range, self.data
@@ -246,7 +260,11 @@ class Surrogate:
                 # Around the best point of this search, or of all.
                 data.first = self.search_from if self.regions else 0
             return trust_region.begin(REGION_OF_RESTART if works else REGION_OF_NOTHING, len(data))
-        size = REGION_IN_BOX if range.anywhere else REGION_STEPS * float(range.step.mean())
+        size = REGION_IN_BOX
+        if not range.anywhere:
+            size = REGION_STEPS * float(range.step.mean())
+            if np.isfinite(data.y[: self._design_points + 1]).any():
+                size *= self._design_scale()
         return trust_region.begin(size, data.first)
 
     def _propose_in_region(self, snap: Snap | None) -> Floats | None:

@@ -47,9 +47,9 @@ def points(n: int, d: int, seed: int, skip: int = 0) -> Floats:
     return x
 
 
-def normal_points(n: int, d: int, seed: int) -> Floats:
-    """Return n points of the d-dimensional standard normal distribution. (n, d)"""
-    return inverse_cdf(points(n, d, seed))
+def normal_points(n: int, d: int, seed: int, skip: int = 0) -> Floats:
+    """Return n points of the d-dimensional standard normal distribution, the first ones left out. (n, d)"""
+    return inverse_cdf(points(n, d, seed, skip))
 
 
 @lru_cache(maxsize=16)
