@@ -84,6 +84,8 @@ class Surrogate:
         self.data = Evaluated(len(range.origin))
         self.phase = START
         self.region: Region | None = None
+        self.around_start = False
+        """Were the first points drawn around a given start?"""
         self.narrow = False
         """Did the distribution of this search begin in a small region where nothing fails?"""
         self.ended = np.empty((0, len(range.origin)))
@@ -220,6 +222,7 @@ class Surrogate:
         if made == 0:
             return range.start[None]
         if not range.anywhere and made <= n:
+            self.around_start = True
             z = quasi_random.normal_points(min(self.batch, n + 1 - made), d, self.seed, made - 1)
             return np.clip(range.start + self._design_scale() * range.step * z, range.lower, range.upper)
         if self.data.any_worked or not range.finite or made > MOST_FAILED:
@@ -263,7 +266,7 @@ class Surrogate:
         size = REGION_IN_BOX
         if not range.anywhere:
             size = REGION_STEPS * float(range.step.mean())
-            if np.isfinite(data.y[: self._design_points + 1]).any():
+            if self.around_start and np.isfinite(data.y[: self._design_points + 1]).any():
                 size *= self._design_scale()
         return trust_region.begin(size, data.first)
 
@@ -347,6 +350,7 @@ class Surrogate:
             "first": self.data.first,
             "forgotten": self.data.forgotten,
             "observed": self._observed,
+            "around_start": self.around_start,
             "narrow": self.narrow,
             "search_from": self.search_from,
             "regions": self.regions,
@@ -391,6 +395,7 @@ class Surrogate:
         if saved["phase"] not in PHASES or self.batch < 1:
             raise ValueError(f"a phase {saved['phase']!r}")
         self.phase, self.narrow = saved["phase"], saved["narrow"] is True
+        self.around_start = saved["around_start"] is True
         self.data.first, self._observed = int(saved["first"]), int(saved["observed"])
         self.data.forgotten = int(saved["forgotten"])
         self.search_from, self.regions = int(saved["search_from"]), int(saved["regions"])
