@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fmnes import plots, problems
     from fmnes.analysis.explanation import explain
     from fmnes.bounds import Bounds
+    from fmnes.constraints import Constraint
     from fmnes.errors import (
         ArgumentError,
         FmnesError,
@@ -51,6 +52,7 @@ __all__ = [
     "ArgumentError",
     "Bounds",
     "Command",
+    "Constraint",
     "Evaluations",
     "Failure",
     "FileQueue",
@@ -83,6 +85,7 @@ __all__ = [
 _HOMES = {
     "analysis.explanation": "explain",
     "bounds": "Bounds",
+    "constraints": "Constraint",
     "errors": "ArgumentError FmnesError Infeasible Lost MissingExtra ObjectiveError RunError SnapshotError "
     "UsageError",
     "evaluation.programs.command": "Command",
