@@ -272,6 +272,22 @@ class Limits:
             )
         return found
 
+    def violated(self, outputs: Mapping[str, Any], n: int) -> NDArray[np.bool_]:
+        """Which rows of columns of outputs violate a limit; missing numbers violate none. (n,)"""
+        columns = np.full((n, len(self)), np.nan)
+        for i, name in enumerate(self.names):
+            if name in outputs and np.asarray(outputs[name]).dtype.kind in "fiub":
+                columns[:, i] = outputs[name]
+        beyond: NDArray[np.bool_] = np.asarray((self.violation(self.excess(columns)) > 0).any(axis=1))
+        return beyond
+
+    @classmethod
+    def of_results(cls, found: Mapping[str, ConstraintResult] | None) -> Limits | None:
+        """The limits in `Result.constraints`."""
+        if not found:
+            return None
+        return cls({name: Constraint(c.lower, c.upper, tolerance=c.tolerance) for name, c in found.items()})
+
     # -- on disk
 
     def as_json(self) -> dict[str, Any]:

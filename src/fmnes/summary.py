@@ -88,7 +88,7 @@ def _state(found: ConstraintResult) -> str:
     if found.lower == found.upper:
         change = "raised" if found.multiplier > 0 else "lowered"
         return f"{found.limits}: fun would be about {cost} lower for each unit by which it is {change}"
-    return f"{found.limits}: active; fun would be about {cost} lower for each unit more"
+    return f"{found.limits}: active; fun would be about {cost} lower for each unit by which it is relaxed"
 
 
 def _in_one_line(x: Any) -> str:

@@ -178,9 +178,9 @@ class LogReader:
         where = "WHERE restart = ? AND generation >= ?"
         return self._select(where, (int(restart), int(generation)), x="x", outputs=outputs)
 
-    def rows(self) -> Iterator[Logged]:
-        """All evaluations, by key."""
-        return self._select("", (), x="x")
+    def rows(self, outputs: bool = False) -> Iterator[Logged]:
+        """All evaluations, by key. outputs: with these."""
+        return self._select("", (), x="x", outputs=outputs)
 
     def count(self) -> int:
         with self._reading():
