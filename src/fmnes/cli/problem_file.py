@@ -11,8 +11,8 @@
     max_evaluations = 500
 
 `[program]` has the other arguments of `fmnes.Command`, `[run]` those of `fmnes.minimize`, and
-`[constraints.stress]` the limits on an output. Nothing in a file is run as code; the program is started without
-a shell.
+`[constraints.stress]` the limits on an output. Nothing in a file is run as code; the program is started
+without a shell.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from fmnes.outcome import Outcome
 from fmnes.result import Named, Vector
 from fmnes.strategies import Resampling, Strategy
 
+#: Outputs without names.
+Listed: TypeAlias = Sequence[SupportsFloat] | np.ndarray[Any, Any]
 #: What an objective may return: a number, None for a failed evaluation, or a number with outputs.
-Returned: TypeAlias = (
-    SupportsFloat | Outcome | tuple[SupportsFloat | None, Mapping[str, Any] | Sequence[SupportsFloat]] | None
-)
+Returned: TypeAlias = SupportsFloat | Outcome | tuple[SupportsFloat | None, Mapping[str, Any] | Listed] | None
 ArrayObjective: TypeAlias = Callable[[Vector], Returned]
 NamedObjective: TypeAlias = Callable[[Named], Returned]
 VectorizedObjective: TypeAlias = Callable[[Vector], ArrayLike]
