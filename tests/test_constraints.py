@@ -237,6 +237,29 @@ def test_a_list_of_outputs_is_the_same_search() -> None:
     assert (listed == by_name).all()
 
 
+def test_a_vectorized_objective_reports_outputs_too() -> None:
+    limits = {"sum": (1.0, None)}
+    wanted = fmnes.minimize(line, [3.0, 4.0], 1.0, constraints=limits, rng=1)
+
+    def named(x: np.ndarray) -> Any:
+        return (x * x).sum(axis=1), {"sum": x.sum(axis=1)}
+
+    def listed(x: np.ndarray) -> Any:
+        return (x * x).sum(axis=1), x.sum(axis=1)[:, None]
+
+    found = fmnes.minimize(named, [3.0, 4.0], 1.0, constraints=limits, rng=1, vectorized=True)
+    assert found.success and found.fun == pytest.approx(wanted.fun, rel=1e-9)
+    again = fmnes.minimize(listed, [3.0, 4.0], 1.0, constraints=[(1.0, None)], rng=1, vectorized=True)
+    assert again.fun == found.fun and again.nfev == found.nfev
+    for returned, words in (
+        (lambda x: x[:, 0], "wanted \\(values, {name: array"),
+        (lambda x: (x[:, 0], x), "outputs of shape"),
+        (lambda x: (x[:, 0], {"sum": x}), "the output 'sum' as float64 of shape"),
+    ):
+        with pytest.raises(fmnes.ObjectiveError, match=words):
+            fmnes.minimize(returned, [3.0, 4.0], 1.0, constraints=limits, vectorized=True)
+
+
 def test_ask_and_tell_follow_minimize(tmp_path: Path) -> None:
     wanted = points_of(line, [3.0, 4.0], limits={"sum": (1.0, None)}, n=120, evaluate_start=False)
     opt = Optimizer([3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, max_evaluations=120)
@@ -366,8 +389,6 @@ def test_wrong_limits_are_refused_before_any_evaluation(limits: Any, words: str)
 def test_a_wrong_tolerance_is_refused() -> None:
     with pytest.raises(ArgumentError, match="tolerance -1"):
         Constraint(upper=1.0, tolerance=-1)
-    with pytest.raises(ArgumentError, match="vectorized"):
-        fmnes.minimize(lambda x: x[:, 0], [1.0], 1.0, constraints={"a": (0, 1)}, vectorized=True)
     with pytest.raises(ArgumentError, match="without names"):
         fmnes.minimize(fmnes.Command(["true", "{x0}"]), [1.0], 1.0, constraints=[(0, 1)])
 

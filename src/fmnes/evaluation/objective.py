@@ -69,7 +69,7 @@ class Objective:
                 return ExecutorEvaluator(self._command(timeout, elsewhere=True), executor, space=space)
             return ExecutorEvaluator(self._function(), executor, timeout=timeout)
         if self.vectorized:
-            return Vectorized(self._function())
+            return Vectorized(self._function(), self.limits)
         from fmnes.evaluation.exit_status import RetryKilled
 
         if isinstance(fun, Command):
@@ -94,8 +94,6 @@ class Objective:
         if not isinstance(self.fun, Command):
             check_callable(self.fun)
             check_one_argument(self.fun, self.d, None if self.space is None else self.space.names)
-        if self.limits is not None and self.vectorized:
-            raise ArgumentError("constraints: found together with vectorized; wanted one of the two")
         listed = self.limits is not None and not self.limits.named
         if listed and (isinstance(self.fun, Command) or hasattr(executor, "make_evaluator")):
             raise ArgumentError(
@@ -111,7 +109,9 @@ class Objective:
 
     def _function(self) -> Callable[[Any], Any]:
         fun = self.fun if self.space is None else Named(self.fun, self.space, self.vectorized)
-        return fun if self.limits is None or self.limits.named else ListedOutputs(fun, self.limits)
+        if self.limits is None or self.limits.named or self.vectorized:
+            return fun
+        return ListedOutputs(fun, self.limits)
 
     def _command(self, timeout: float | None, elsewhere: bool = False) -> Command:
         """The Command with this timeout, checked. elsewhere: it runs on other machines."""

@@ -172,7 +172,7 @@ def evaluate_generation(work: Work) -> Stop | None:
     """Evaluate the open points of the generation; returns why the run cannot continue, if so."""
     opt = work.state.opt
     x = opt.ask()
-    if isinstance(work.evaluator, Vectorized) and work.recorder is None:
+    if isinstance(work.evaluator, Vectorized) and work.recorder is None and opt.limits is None:
         if not (stop := work.out_of_time()):
             _evaluate_values(work, x, work.evaluator.fun)
         return stop
