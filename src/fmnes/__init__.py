@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fmnes.result import Failure, Result, StopReason, View
     from fmnes.run.minimize import minimize
     from fmnes.run.resume import resume
+    from fmnes.run.trade_off import trade_off
     from fmnes.search.optimizer import Optimizer
     from fmnes.strategies import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
 
@@ -78,6 +79,7 @@ __all__ = [
     "problems",
     "read_run",
     "resume",
+    "trade_off",
 ]
 
 #: Where they are. Each is loaded when it is first asked for: a worker process, a task on a cluster and
@@ -97,6 +99,7 @@ _HOMES = {
     "run.minimize": "minimize",
     "reading.run": "Run read_run",
     "run.resume": "resume",
+    "run.trade_off": "trade_off",
     "search.optimizer": "Optimizer",
     "strategies": "AFMNES CMAES CRFMNES DXNESIC FMNES Resampling XNES",
 }
