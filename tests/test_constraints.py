@@ -455,3 +455,202 @@ def test_the_models_are_off_with_limits_and_refused_in_words() -> None:
     opt = Optimizer([1.0, 2.0], 1.0, constraints={"sum": (1.0, None)}, rng=1)
     with pytest.raises(ArgumentError, match="surrogate: found True together with constraints"):
         opt.use_surrogate()
+
+
+# -- known problems
+
+
+def g06(x: np.ndarray) -> tuple[float, list[float]]:
+    f = (x[0] - 10) ** 3 + (x[1] - 20) ** 3
+    return f, [
+        100 - (x[0] - 5) ** 2 - (x[1] - 5) ** 2,
+        (x[0] - 6) ** 2 + (x[1] - 5) ** 2 - 82.81,
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_g06_is_solved_where_violated_points_as_failures_find_nothing(seed: int) -> None:
+    result = fmnes.minimize(
+        g06, bounds=[(13, 100), (0, 100)], constraints=[(None, 0)] * 2, rng=seed, max_evaluations=6000
+    )
+    assert result.success and result.feasible and result.fun == pytest.approx(-6961.8138756, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["speed reducer", "welded beam", "pressure vessel", "G04", "G08", "G11"])
+def test_engineering_problems_are_solved(name: str) -> None:
+    from fmnes_bench.constraints import run_job
+
+    run = run_job(name, 0, "afm-nes-values", 500)
+    assert run.first_feasible > 0
+    assert len(run.hits) > 15, "1e-3 of the best known value"
+
+
+# -- trade-offs
+
+
+def bracket(p: dict[str, float]) -> dict[str, float]:
+    return {"mass": p["w"] * p["h"], "deflection": 1 / (p["w"] * p["h"] ** 3), "height": p["h"]}
+
+
+SPACE = {"w": fmnes.Real(1, 2), "h": fmnes.Real(1, 3)}
+
+
+def test_a_trade_off_is_the_front() -> None:
+    front = fmnes.trade_off(bracket, SPACE, "mass", "deflection", points=6, rng=1, max_evaluations=1500)
+    assert len(front) == 6 and front.nfev <= 1500
+    mass, deflection = front.values.T
+    assert (np.diff(mass) > 0).all() and (np.diff(deflection) < 0).all()
+    # On the front w is 1 until h is 3: deflection = 1/mass³.
+    np.testing.assert_allclose(deflection[:5], mass[:5] ** -3, rtol=0.1)
+    assert [row["mass"] for row in front] == mass.tolist()
+    assert str(front).splitlines()[0].split() == ["mass", "deflection", "w", "h"]
+    assert front.limits[0] == math.inf and len(front.results) == 6
+
+
+def test_a_trade_off_of_arrays_under_a_further_limit() -> None:
+    def fun(x: np.ndarray) -> Any:
+        return 0.0, {"a": float(x @ x), "b": float((x - 1) @ (x - 1)), "c": float(x[0])}
+
+    front = fmnes.trade_off(
+        fun,
+        [0.0, 0.5],
+        "a",
+        "b",
+        sigma0=1.0,
+        points=3,
+        constraints={"c": (None, 0.25)},
+        rng=1,
+        max_evaluations=2400,
+    )
+    assert all(x[0] <= 0.25 for x in front.x)
+    assert front.values[-1] == pytest.approx([0.25**2 + 1, 0.75**2], rel=1e-2)
+
+
+def test_wrong_trade_offs_are_refused() -> None:
+    for arguments, more, words in (
+        (("mass", "mass"), {}, "wanted another output"),
+        (("mass", ""), {}, "wanted the name of an output"),
+        (("mass", "height"), {"points": 1}, "points: found 1"),
+        (("mass", "height"), {"run_dir": "x"}, "run_dir: found it"),
+        (("mass", "height"), {"constraints": {"mass": (0, 1)}}, "one of the two outputs"),
+    ):
+        with pytest.raises(ArgumentError, match=words):
+            fmnes.trade_off(bracket, SPACE, *arguments, **more)
+    with pytest.raises(fmnes.ObjectiveError, match="wanted a dict of outputs with 'weight'"):
+        fmnes.trade_off(bracket, SPACE, "weight", "height", rng=1)
+    with pytest.raises(fmnes.UsageError, match="no point within the limits"):
+        fmnes.trade_off(
+            bracket,
+            SPACE,
+            "mass",
+            "deflection",
+            constraints={"height": (5, None)},
+            max_evaluations=200,
+            rng=1,
+        )
+
+
+# -- reading a run
+
+
+def test_a_run_is_read_with_its_limits(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = fmnes.minimize(
+        line, [3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, run_dir=tmp_path / "run"
+    )
+    run = fmnes.read_run(tmp_path / "run")
+    assert run.best.fun == result.fun and run.constraints == result.constraints
+    assert run.result is not None and run.result.constraints == result.constraints
+    table = run.evaluations
+    violated = table.outputs["sum"] < 1.0
+    assert violated.any() and table.value[violated].min() < result.fun
+    figure = fmnes.plots.convergence(run)
+    (step,) = [drawn for drawn in figure.axes[0].lines if drawn.get_drawstyle() == "steps-post"]
+    assert np.min(step.get_ydata()) == pytest.approx(result.fun)  # no violated point is the best
+    assert "one beyond a limit" in [drawn.get_label() for drawn in figure.axes[0].lines]
+
+
+def test_a_run_in_progress_is_read_with_its_best_point_within_the_limits(tmp_path: Path) -> None:
+    def stops(view: fmnes.View) -> bool:
+        (tmp_path / "run" / "result.json").exists()
+        found.append(fmnes.read_run(tmp_path / "run"))
+        return view.generation == 20
+
+    found: list[fmnes.Run] = []
+    fmnes.minimize(
+        line,
+        [3.0, 4.0],
+        1.0,
+        constraints={"sum": (1.0, None)},
+        rng=1,
+        run_dir=tmp_path / "run",
+        callback=stops,
+    )
+    run = found[-1]
+    assert run.running and run.constraints is not None
+    values, sums = run.evaluations.value, run.evaluations.outputs["sum"]
+    assert run.best.fun == values[sums >= 1.0].min() > values.min()
+    assert run.constraints["sum"].satisfied
+
+
+def test_the_command_line_and_the_report_have_the_limits(tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    pytest.importorskip("matplotlib")
+    import json
+
+    from typer.testing import CliRunner
+
+    from fmnes.cli import app
+
+    fmnes.minimize(line, [3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, run_dir=tmp_path / "run")
+    shown = CliRunner().invoke(app, ["show", str(tmp_path / "run")]).output
+    assert "sum = 1, at least 1: active; fun would be about 1 lower" in shown.replace("\n", " ")
+    data = json.loads(CliRunner().invoke(app, ["show", "--json", str(tmp_path / "run")]).output)
+    assert data["constraints"]["sum"]["active"] is True
+    assert CliRunner().invoke(app, ["report", str(tmp_path / "run")]).exit_code == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Limits at the best point" in page and "at least 1" in page
+
+
+PROBLEM = """
+command = ["python3", "{here}/simulate.py", "{a}", "{b}"]
+[parameters.a]
+lower = -5
+upper = 4
+[parameters.b]
+lower = -5
+upper = 5
+[program]
+value = { regex = "value (\\\\S+)" }
+outputs = { stress = { regex = "stress = (\\\\S+)" } }
+[constraints.stress]
+lower = 1
+[run]
+max_evaluations = 20
+seed = 1
+"""
+
+
+def test_a_problem_file_has_limits(tmp_path: Path) -> None:
+    pytest.importorskip("typer")
+    from fmnes.cli.problem_file import read_problem
+
+    (tmp_path / "simulate.py").write_text(
+        "import sys\na, b = map(float, sys.argv[1:])\nprint('value', a*a + b*b)\nprint('stress =', a + b)\n"
+    )
+    path = tmp_path / "problem.toml"
+    path.write_text(PROBLEM)
+    problem = read_problem(path)
+    assert problem.run["constraints"] == {"stress": Constraint(1.0)}
+    result = fmnes.minimize(problem.command, problem.space.parameters, **problem.run)
+    assert result.feasible and result.constraints is not None
+    assert result.constraints["stress"].value == pytest.approx(result.x["a"] + result.x["b"])
+    for wrong, line_number, words in (
+        (("lower = 1\n[run]", "lowr = 1\n[run]"), 13, "the key 'lowr' in .*did you mean 'lower'"),
+        (("lower = 1\n[run]", "lower = 2\nupper = 1\n[run]"), 12, "stress: found the limits 2 and 1"),
+        (("lower = 1\n[run]", "[run]"), 12, "stress: found no limit"),
+        (("constraints.stress", "constraints.stres"), 12, "no output of this name, .*did you mean 'stress'"),
+    ):
+        path.write_text(PROBLEM.replace(*wrong))
+        with pytest.raises(ArgumentError, match=f"line {line_number}: .*{words}"):
+            read_problem(path)

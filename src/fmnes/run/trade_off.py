@@ -126,8 +126,8 @@ def trade_off(
 
     Each output is minimised alone first, which gives the ends of the front. Between them the first output is
     minimised under a limit on the second, from one end to the other, and each run starts at its neighbour.
-    The limits have equal distances, or equal ratios if they are positive and the ends differ by a factor between
-    10 and 1e6. This is the ε-constraint method: it also finds the parts of a front that are not convex.
+    The limits have equal distances, or equal ratios if they are positive and the ends differ by a factor
+    between 10 and 1e6. This is the ε-constraint method, which finds fronts that are not convex too.
 
     Parameters
     ----------
