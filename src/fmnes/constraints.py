@@ -224,7 +224,7 @@ class Limits:
         outputs = outcome.outputs or {}
         for name in self.names:
             value = outputs.get(name)
-            if isinstance(value, (int, float)) and math.isfinite(value):
+            if (type(value) is float or isinstance(value, (int, float))) and math.isfinite(value):
                 continue
             reason, fault = _complaint(name, outputs, self.named)
             failed = infeasible(reason, fault=fault)

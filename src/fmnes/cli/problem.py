@@ -355,7 +355,9 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         others = {name: value for name, value in run.items() if name in _OTHERS}
         settings = Settings(**{**_OTHERS, **others})
         wanted = run.get("surrogate", "auto")
-        wants_surrogate(wanted, settings, opt, program=True, plain=False)
+        limited = opt.limits is not None
+        if wants_surrogate(wanted, settings, opt, program=True, plain=limited) and limited:
+            opt.use_surrogate()  # which says why not
         check_origin(opt, settings.restart_from)
         if "warm_start" in run:
             reading.check_run(Path(run["warm_start"]))

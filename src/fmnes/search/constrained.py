@@ -250,20 +250,30 @@ class BestSoFar:
         self.least_fun = np.inf
         self.least_outputs = np.full(k, np.nan)
 
+    @property
+    def has_feasible(self) -> bool:
+        """Whether a point within all limits is known."""
+        return not bool(np.isnan(self.outputs[0]))
+
     def add(self, x: Floats, f: Floats, outputs: Floats) -> None:
         """Note evaluations as candidates for the least violated point. (n, d), (n,), (n, k)"""
-        for i in np.flatnonzero(np.isfinite(f)).tolist():
-            violation = self._violation(outputs[i])
+        if self.has_feasible and self.least_x is not None:
+            return
+        rows = np.flatnonzero(np.isfinite(f))
+        violations = self._violation(outputs[rows])
+        for i, violation in zip(rows.tolist(), violations, strict=True):
             self.largest = np.maximum(self.largest, violation)
-            total = self._total(violation)
-            if self.least_x is None or total < self._total(self._violation(self.least_outputs)):
+            if self.least_x is None or self._total(violation) < self._total(self._least_violation()):
                 self.least_x, self.least_fun = x[i].copy(), float(f[i])
                 self.least_x.setflags(write=False)
                 self.least_outputs = outputs[i].copy()
 
-    def _violation(self, outputs: Floats) -> Floats:
-        found: Floats = self._limits.violation(self._limits.excess(outputs[None]))[0]
+    def _least_violation(self) -> Floats:
+        found: Floats = self._violation(self.least_outputs[None])[0]
         return found
+
+    def _violation(self, outputs: Floats) -> Floats:
+        return self._limits.violation(self._limits.excess(outputs))
 
     def _total(self, violation: Floats) -> float:
         return float((violation / np.where(self.largest > 0, self.largest, 1.0)).sum())
@@ -414,7 +424,7 @@ class Constrained:
         Those of the linear models of f and g, if the search is at the best point: the λ_j of the smallest
         |∇f + Σ λ_j ∇g_j| over the limits and bounds near the mean.
         """
-        if self.best.least_x is None or not (self.owns_best or np.isnan(self.best.outputs).any()):
+        if self.best.least_x is None or (self.best.has_feasible and not self.owns_best):
             return self.best.multipliers
         lines = fit_lines(distribution.coordinates_of(self._x), self._g) if self.projects else None
         if lines is None:

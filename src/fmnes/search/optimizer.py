@@ -1388,6 +1388,9 @@ class Optimizer(Generic[X, Xs]):
                 n_outputs=opt._n_outputs,
             )
             opt._check_duplicates(opt._current)
+            points, draws = len(opt._current.f), len(opt._current.z) * (2 if opt.strategy.mirrored else 1)
+            if opt._constrained is not None and points - draws not in (0, 1):
+                raise SnapshotError(f"{points} points for {draws} draws")
         return opt
 
 
