@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from fmnes.evaluations import Evaluations
     from fmnes.outcome import LOST
     from fmnes.parameters import Integer, Real
+    from fmnes.pareto import trade_off
     from fmnes.reading.run import Run, read_run
     from fmnes.result import Failure, Result, StopReason, View
     from fmnes.run.minimize import minimize
     from fmnes.run.resume import resume
-    from fmnes.run.trade_off import trade_off
     from fmnes.search.optimizer import Optimizer
     from fmnes.strategies import AFMNES, CMAES, CRFMNES, DXNESIC, FMNES, XNES, Resampling
 
@@ -99,7 +99,7 @@ _HOMES = {
     "run.minimize": "minimize",
     "reading.run": "Run read_run",
     "run.resume": "resume",
-    "run.trade_off": "trade_off",
+    "pareto": "trade_off",
     "search.optimizer": "Optimizer",
     "strategies": "AFMNES CMAES CRFMNES DXNESIC FMNES Resampling XNES",
 }

@@ -101,11 +101,11 @@ class Run:
         The best point so far; `evaluation` counts in the order of the log.
     summary : Summary
         The number of evaluations by status and by reason; when the first began and the last ended.
-    constraints : dict of str to ConstraintResult or None
-        As `Result.constraints`, at the best point; None without limits, or while no point is within them.
     history : Columns
         One array per column, one entry per generation, as `Result.history`. For a run in progress it is
         as old as the last snapshot: some seconds.
+    constraints : dict of str to ConstraintResult or None
+        As `Result.constraints`, at the best point; None without limits, or while no point is within them.
 
     Examples
     --------
