@@ -115,8 +115,8 @@ PROMISES = [
         "test_contract.py::test_a_point_outside_the_bounds_is_a_failed_one",
         "it has the value 0",
         "fmnes.search.generation.Generation.of",
-        "return cls(z, x, screened.values, open, common.zeros, screened.source)",
-        "return cls(z, x, 0.0 * x[:, 0], open, common.zeros, screened.source)",
+        "new = cls(z, x, screened.values, open, common.zeros, screened.source)",
+        "new = cls(z, x, 0.0 * x[:, 0], open, common.zeros, screened.source)",
     ),
     Promise(
         "A long row of generations without a feasible point ends with NO_FEASIBLE",

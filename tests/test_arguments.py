@@ -391,7 +391,7 @@ HABITS = {
     "verbose": "wanted progress=True; the logger 'fmnes'",
     "sigma": "wanted sigma0=",
     "step": "wanted sigma0=",
-    "constraints": "wanted fun to raise fmnes.Infeasible",
+    "constraint": "wanted constraints= .limits on outputs",
     "space": "wanted .*fmnes.Real",
 }
 

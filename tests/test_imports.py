@@ -99,6 +99,7 @@ ALLOWED: dict[str, set[str]] = {
     "outcome": {"errors"},
     "arguments": {"errors", "result"},
     "bounds": {"errors", "result", "arguments"},
+    "constraints": {"errors", "outcome", "arguments", "_equality", "_text"},
     "parameters": {"errors", "arguments"},
     "space": {"errors", "result", "arguments", "bounds", "parameters"},
     "backends": {"errors"},
@@ -108,6 +109,7 @@ ALLOWED: dict[str, set[str]] = {
     "strategies": {"errors", "result", "_equality", "arguments", "backends", "steps"},
     "storage": {"errors", "identity", "result", "outcome", "_files", "arguments"},
     "evaluation": {
+        "constraints",
         "errors",
         "identity",
         "result",
@@ -121,6 +123,8 @@ ALLOWED: dict[str, set[str]] = {
     "evaluations": {"errors", "space", "storage"},
     "display": {"errors", "result", "outcome", "arguments", "space", "_text", "_logging"},
     "search": {
+        "constraints",
+        "_text",
         "errors",
         "identity",
         "result",
@@ -136,6 +140,7 @@ ALLOWED: dict[str, set[str]] = {
         "surrogate",
     },
     "run": {
+        "constraints",
         "errors",
         "identity",
         "result",
@@ -154,6 +159,7 @@ ALLOWED: dict[str, set[str]] = {
         "version",
     },
     "reading": {
+        "constraints",
         "errors",
         "result",
         "outcome",

@@ -357,7 +357,7 @@ def test_every_example_of_the_page_is_a_problem_file(block: str, tmp_path: Path)
 
 
 def test_the_page_has_every_key() -> None:
-    keys = {*TOP, *KEYS, *PROGRAM, *RUN} - {"parameters", "program", "run"}
+    keys = {*TOP, *KEYS, *PROGRAM, *RUN} - {"parameters", "constraints", "program", "run"}
     assert not [key for key in keys if f"`{key}`" not in PAGE and f"`{key} =" not in PAGE]
     examples = "".join(BLOCKS)
     options = {"method", "population_size", "ftol", "bounds_as", "restart_from", "second_look", "surrogate"}

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import fmnes
+from fmnes.constraints import ConstraintResult
 from fmnes.result import Best, Columns, Failure, Result, StopReason, View
 from fmnes.run.history import COLUMNS, History
 from tests.rows import through
@@ -247,6 +248,7 @@ OTHER: dict[str, Any] = {
     "sigma0": 3.0,
     "n_repeated": 1,
     "parameters": {"a": fmnes.Real(0, 1), "b": fmnes.Real(0, 1)},
+    "constraints": {"a": ConstraintResult(1.0, None, 2.0, 0.0, True, False, 0.0)},
 }
 
 

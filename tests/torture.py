@@ -79,6 +79,14 @@ def unreliable(x: Any, seconds: float = 0.001) -> float:
     return bumpy(x)
 
 
+def constrained(x: Any) -> Any:
+    """With an output that has a limit."""
+    note(x)
+    if CALLS in os.environ:
+        time.sleep(0.002)
+    return bumpy(x), {"sum": float(x[0] + x[1])}
+
+
 def hangs_later(x: Any) -> float:
     note(x)
     if x[0] < 0.5:
@@ -202,6 +210,10 @@ SCENARIOS = {
     ),
     "workers": Scenario(partial(simulate, seconds=0.005), {"rng": 5, "max_evaluations": 200}, workers=2),
     "lost": Scenario(partial(unreliable, seconds=0.002), {"rng": 6, "max_evaluations": 120}, workers=2),
+    "constraints": Scenario(
+        constrained,
+        {"rng": 2, "max_evaluations": 250, "constraints": {"sum": (1.0, None)}, "restarts": 2},
+    ),
     "command": Scenario(command(), {"rng": 7, "max_evaluations": 30}, workers=2),
     "surrogate": Scenario(
         partial(simulate, seconds=0.002),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fmnes import plots, problems
     from fmnes.analysis.explanation import explain
     from fmnes.bounds import Bounds
+    from fmnes.constraints import Constraint
     from fmnes.errors import (
         ArgumentError,
         FmnesError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from fmnes.evaluations import Evaluations
     from fmnes.outcome import LOST
     from fmnes.parameters import Integer, Real
+    from fmnes.pareto import trade_off
     from fmnes.reading.run import Run, read_run
     from fmnes.result import Failure, Result, StopReason, View
     from fmnes.run.minimize import minimize
@@ -51,6 +53,7 @@ __all__ = [
     "ArgumentError",
     "Bounds",
     "Command",
+    "Constraint",
     "Evaluations",
     "Failure",
     "FileQueue",
@@ -76,6 +79,7 @@ __all__ = [
     "problems",
     "read_run",
     "resume",
+    "trade_off",
 ]
 
 #: Where they are. Each is loaded when it is first asked for: a worker process, a task on a cluster and
@@ -83,6 +87,7 @@ __all__ = [
 _HOMES = {
     "analysis.explanation": "explain",
     "bounds": "Bounds",
+    "constraints": "Constraint",
     "errors": "ArgumentError FmnesError Infeasible Lost MissingExtra ObjectiveError RunError SnapshotError "
     "UsageError",
     "evaluation.programs.command": "Command",
@@ -94,6 +99,7 @@ _HOMES = {
     "run.minimize": "minimize",
     "reading.run": "Run read_run",
     "run.resume": "resume",
+    "pareto": "trade_off",
     "search.optimizer": "Optimizer",
     "strategies": "AFMNES CMAES CRFMNES DXNESIC FMNES Resampling XNES",
 }

@@ -404,7 +404,11 @@ _HABITS = (
         ("args", "kwargs", "fargs"),
         "a function of x alone: lambda x: fun(x, a, b), or functools.partial(fun, b=...)",
     ),
-    ("fun", ("constraints", "constraint"), "fun to raise fmnes.Infeasible where one is violated"),
+    (
+        "constraints",
+        ("constraint", "nonlinear_constraint", "limits"),
+        "constraints= (limits on outputs, such as {'stress': (None, 250.0)})",
+    ),
     ("fun", ("jac", "hess", "hessp", "gradient"), "fun alone: no derivatives are used"),
     ("fun", ("maximize", "direction"), "fun to return what is to be minimised, such as -value"),
 )

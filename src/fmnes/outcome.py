@@ -25,9 +25,9 @@ from fmnes.errors import Infeasible, Lost
 
 Outputs = dict[str, Any]
 
-#: So much of one evaluation's: more belongs into a file.
+#: So much of one evaluation's: more belongs into a file. The bytes suffice for as many numbers.
 MAX_NAMES = 1000
-MAX_BYTES = 10_000
+MAX_BYTES = 50_000
 _MAX_WHOLE = 2**63
 
 

@@ -15,6 +15,7 @@ from fmnes._equality import EqualByValue, same
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # every type checker brings it; a default needs Python 3.13
 
+    from fmnes.constraints import ConstraintResult
     from fmnes.evaluations import Evaluations
 
     #: A point as the user sees it: a `Vector`, or `Named`.
@@ -286,7 +287,8 @@ class Result(EqualByValue, Generic[X]):
     ----------
     x : ndarray or dict
         Best feasible point, (d,); with named parameters {name: value}. It is None if no evaluation
-        succeeded (`fun` is +inf then); the type does not say so.
+        succeeded (`fun` is +inf then); the type does not say so. With `constraints` and no point within all
+        limits it is the least violated one: see `feasible`.
     fun : float
         Its value; +inf if there was none.
     success : bool
@@ -325,6 +327,9 @@ class Result(EqualByValue, Generic[X]):
         The named parameters, {name: fmnes.Real or fmnes.Integer}; None with arrays.
     evaluations : Evaluations or None
         Every evaluation, as a table, if `keep_evaluations` asked for it.
+    constraints : dict of str to ConstraintResult or None
+        With `constraints`: each output with limits, its value at `x`, whether the limits are satisfied and
+        active, and what they cost.
 
     Examples
     --------
@@ -352,6 +357,12 @@ class Result(EqualByValue, Generic[X]):
     n_repeated: int = 0
     parameters: dict[str, Any] | None = None
     evaluations: Evaluations | None = field(default=None, repr=False, compare=False)
+    constraints: dict[str, ConstraintResult] | None = None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether `x` is a point whose evaluation succeeded, within all limits."""
+        return self.x is not None and all(c.satisfied for c in (self.constraints or {}).values())
 
     @property
     def vector(self) -> Vector | None:
@@ -384,6 +395,10 @@ class Result(EqualByValue, Generic[X]):
                 {"reason": f.reason, "count": f.count, "first_x": f.x[0].tolist() if len(f.x) else None}
                 for f in self.failures
             ],
+            "feasible": self.feasible,
+            "constraints": None
+            if self.constraints is None
+            else {name: found.as_json() for name, found in self.constraints.items()},
         }
 
     def __eq__(self, other: object) -> bool:

@@ -14,12 +14,15 @@ import numpy as np
 from fmnes._text import short
 
 if TYPE_CHECKING:
+    from fmnes.constraints import ConstraintResult
     from fmnes.result import Columns, Result
 
 #: First and last entries of a long point that are shown.
 FIRST, LAST = 8, 3
 #: Reasons of failed evaluations that are shown.
 REASONS = 3
+#: Constraints that are shown.
+LIMITS = 10
 #: Characters of a name, a reason and a message.
 NAME, REASON, MESSAGE = 60, 120, 300
 #: The course: pixels, and points of the line.
@@ -59,11 +62,33 @@ def _rows(result: Result, fully: bool) -> dict[str, list[str]]:
         "stop_reason": [_ending(result)],
         "nfev": [_evaluations(result)],
     }
+    if fully and result.constraints is not None:
+        rows["constraints"] = limits_in_lines(result.constraints)
     if fully and result.failures:
         rows["failures"] = [f"{f.count} × {short(f.reason, REASON)}" for f in result.failures[:REASONS]]
         if (more := len(result.failures) - REASONS) > 0:
             rows["failures"].append(f"... {more} more reasons")
     return rows
+
+
+def limits_in_lines(constraints: dict[str, ConstraintResult]) -> list[str]:
+    """A line for each constraint: violated ones first, then active ones."""
+    order = sorted(constraints.items(), key=lambda item: (item[1].satisfied, not item[1].active))
+    lines = [f"{_name(name)} = {_number(found.value)}, {_state(found)}" for name, found in order]
+    return lines if len(lines) <= LIMITS else [*lines[:LIMITS], f"... {len(lines) - LIMITS} more"]
+
+
+def _state(found: ConstraintResult) -> str:
+    """The limits, and whether they hold."""
+    if not found.satisfied:
+        return f"violated: wanted {found.limits}"
+    if not found.active:
+        return found.limits
+    cost = f"{abs(found.multiplier):.4g}"
+    if found.lower == found.upper:
+        change = "raised" if found.multiplier > 0 else "lowered"
+        return f"{found.limits}: fun would be about {cost} lower for each unit by which it is {change}"
+    return f"{found.limits}: active; fun would be about {cost} lower for each unit by which it is relaxed"
 
 
 def _in_one_line(x: Any) -> str:

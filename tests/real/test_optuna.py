@@ -188,15 +188,48 @@ def test_what_is_told_as_failed_has_failed() -> None:
             study.tell(trial.number, sphere(x))
 
 
+def half_plane(trial: optuna.Trial) -> float:
+    x = [trial.suggest_float(name, -6, 10) for name in SPACE]
+    trial.set_user_attr("outside", [1.0 - sum(x), x[0] - 100.0])
+    return sum(value * value for value in x)
+
+
+def outside(trial: Any) -> Any:
+    return trial.user_attrs["outside"]
+
+
+def best_within(study: optuna.Study) -> float:
+    return min(t.value for t in study.trials if max(outside(t)) <= 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*constraint.*")
+def test_the_values_of_constraints_guide_the_search() -> None:
+    space = {name: fmnes.Real(-6, 10) for name in SPACE}
+    opt = fmnes.Optimizer(space, constraints={"0": (None, 0.0), "1": (None, 0.0)}, rng=1)
+    wanted = []
+    while len(wanted) < 400:
+        for id, x in opt.ask(1):  # one after another, as trials
+            wanted.append(x)
+            found = {"0": 1.0 - sum(x.values()), "1": x["x0"] - 100.0}
+            opt.tell(id, (sum(value * value for value in x.values()), found))
+    study = optuna.create_study(sampler=FMNESSampler(seed=1, search_space=SPACE, constraints_func=outside))
+    run(study, 400, half_plane)
+    assert points(study) == wanted
+    assert best_within(study) == pytest.approx(1 / len(SPACE), rel=0.05)
+
+
 @pytest.mark.filterwarnings("ignore:.*constraint.*")
 @pytest.mark.skipif(not hasattr(optuna.Trial, "set_constraint"), reason="Optuna 5 has it")
-def test_a_violated_constraint_of_optunas_is_a_failure() -> None:
+def test_constraints_that_a_trial_sets_are_the_same() -> None:
     def objective(trial: optuna.Trial) -> float:
-        x = [trial.suggest_float(name, -6, 10) for name in SPACE]
-        trial.set_constraint("inside", -min(x))
-        return sum(value * value for value in x)
+        value = half_plane(trial)
+        for name, found in zip("ab", trial.user_attrs["outside"], strict=True):
+            trial.set_constraint(name, found)
+        return value
 
-    assert points(run(make_study(seed=1), 60, objective)) == expected(60)
+    by_func = optuna.create_study(sampler=FMNESSampler(seed=1, search_space=SPACE, constraints_func=outside))
+    own = optuna.create_study(sampler=FMNESSampler(seed=1, search_space=SPACE))
+    assert points(run(own, 150, objective)) == points(run(by_func, 150, half_plane))
 
 
 def test_maximising_is_minimising_with_the_sign_changed() -> None:

@@ -87,6 +87,8 @@ def check_kills(kills: list[Kill], driver: Driver, twice: int) -> None:
         ("workers", "snapshots=0"),
         ("lost", "snapshots=0.05"),
         ("command", "snapshots=0"),
+        ("constraints", "snapshots=0"),
+        ("constraints", "snapshots=1"),
         ("surrogate", "snapshots=0"),
         ("surrogate", "snapshots=1"),
         ("surrogate workers", "snapshots=0.05"),

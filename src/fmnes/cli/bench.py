@@ -160,6 +160,9 @@ def coco(
     workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
     out: Annotated[str, typer.Option(help="Folder for runs, tables and plot.")] = "coco",
     data: Annotated[bool, typer.Option("--data", help="Also write what cocopp reads, to OUT/data.")] = False,
+    constraints: Annotated[
+        str, typer.Option(help="On bbob-constrained: failures, or values (methods are given them).")
+    ] = "failures",
 ) -> None:
     """Areas under runtime curves on the problems of COCO (extra `coco`), beside the peers.
 
@@ -178,6 +181,38 @@ def coco(
             workers=workers,
             out=out,
             data=data,
+            constraints=constraints,
+            progress=progress,
+        )
+    typer.echo(report)
+
+
+@app.command()
+def constraints(
+    methods: Annotated[
+        str,
+        typer.Option(help="Some of afm-nes-values, afm-nes-models, afm-nes-failures, cma-al, cobyqa, de."),
+    ] = "afm-nes-values,afm-nes-failures,cma-al,de",
+    problems: Annotated[str | None, typer.Option(help="By default all 13.")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each.")] = 3,
+    budget: Annotated[int, typer.Option(help="Evaluations per dimension.")] = 500,
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that keeps the runs.")] = Path("constraints"),
+) -> None:
+    """13 engineering problems with limits, beside the peers (extra `bench`).
+
+    Runs that the folder has are not run again.
+    """
+    from fmnes_bench.constraints import constraints as run
+
+    with show_bar("runs", out) as progress:
+        report = run(
+            _words(methods),
+            problems=None if problems is None else _words(problems),
+            seeds=check_number("seeds", seeds, above=0, whole=True),
+            budget=check_number("budget", budget, above=1, whole=True),
+            workers=workers,
+            out=out,
             progress=progress,
         )
     typer.echo(report)

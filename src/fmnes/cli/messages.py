@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fmnes._text import literal, moment, near, number
 from fmnes.result import Result, StopReason
+from fmnes.summary import limits_in_lines
 
 # -- Library messages, translated from Python to the syntax of problem files and of the command line.
 
@@ -60,6 +61,7 @@ def as_option(message: str, typed: Container[str]) -> str:
 
 if TYPE_CHECKING:
     from fmnes.cli.reading import Point
+    from fmnes.constraints import ConstraintResult
     from fmnes.reading.next_steps import Step
     from fmnes.reading.run import Reason
 
@@ -102,6 +104,12 @@ def show_point(console: Console, point: Point | None, fun: float | None, note: s
         _show_values(console, [(name, number(value)) for name, value in point.items()])
     if fun is not None and math.isfinite(fun):
         console.print(Text.assemble("value: ", (f"{fun:.10g}", "bold")))
+
+
+def show_limits(console: Console, constraints: dict[str, ConstraintResult] | None) -> None:
+    """Print each output with limits: its value, and whether the limits hold."""
+    for line in limits_in_lines(constraints or {}):
+        say(console, line)
 
 
 def _show_values(console: Console, rows: list[tuple[str, str]]) -> None:

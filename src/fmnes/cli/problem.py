@@ -12,7 +12,7 @@ import stat
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -25,6 +25,7 @@ from fmnes.arguments import shown
 from fmnes.cli import messages, reading
 from fmnes.cli.messages import plain_words
 from fmnes.cli.problem_file import PROGRAM, ProblemFile, in_file, read_problem
+from fmnes.constraints import limits_in_words
 from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
 from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.programs.checks import read_text, variables
@@ -216,7 +217,17 @@ TEMPLATES = sorted(found.name for found in _TEMPLATES.iterdir() if found.is_dir(
 #: Lines of each output that are shown; --json has more.
 _LINES = 20
 #: Options of `Optimizer`; the others belong to the run.
-_SEARCH = ("method", "population_size", "bounds_as", "target", "max_evaluations", "xtol", "ftol", "rng")
+_SEARCH = (
+    "method",
+    "population_size",
+    "bounds_as",
+    "target",
+    "max_evaluations",
+    "xtol",
+    "ftol",
+    "rng",
+    "constraints",
+)
 
 Problem = Annotated[Path, typer.Argument(metavar="PROBLEM.toml", help="A problem file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print it as JSON and nothing else.")]
@@ -295,6 +306,8 @@ def check(file: Problem, as_json: Json = False) -> None:
         run = {name: str(v) if isinstance(v, Path) else v for name, v in _run(problem).items()}
         found = {"ok": True, "program": find_program(command), "command": list(command.argv)}
         parameters = {entry.pop("name"): entry for entry in problem.space.as_json()}
+        limits = {name: asdict(c) for name, c in problem.run.get("constraints", {}).items()}
+        found |= {"constraints": limits} if limits else {}
         typer.echo(json.dumps({**found, "parameters": parameters, "start": start, **said, "run": run}))
         return
     console = Console()
@@ -303,6 +316,8 @@ def check(file: Problem, as_json: Json = False) -> None:
     messages.say(console, f"command: {shlex.join(command.argv)}")
     rows = [_row(name, p, start[name]) for name, p in problem.space.parameters.items()]
     _table(console, ("parameter", "range", "start", "sigma"), rows)
+    for name, c in problem.run.get("constraints", {}).items():
+        messages.say(console, f"limit: {name} {limits_in_words(c.lower, c.upper)}")
     for name, value in {**said, **_run(problem)}.items():
         messages.say(console, f"{name}: {_plain(value)}")
     if not {"max_evaluations", "max_seconds"} & {*problem.run}:
@@ -340,7 +355,9 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         others = {name: value for name, value in run.items() if name in _OTHERS}
         settings = Settings(**{**_OTHERS, **others})
         wanted = run.get("surrogate", "auto")
-        wants_surrogate(wanted, settings, opt, program=True, plain=False)
+        limited = opt.limits is not None
+        if wants_surrogate(wanted, settings, opt, program=True, plain=limited) and limited:
+            opt.use_surrogate()  # which says why not
         check_origin(opt, settings.restart_from)
         if "warm_start" in run:
             reading.check_run(Path(run["warm_start"]))
@@ -371,7 +388,8 @@ _OTHERS: dict[str, Any] = {
 
 def _run(problem: ProblemFile) -> dict[str, Any]:
     """The table [run], with the keys of the file."""
-    return {"seed" if name == "rng" else name: value for name, value in problem.run.items()}
+    run = {name: value for name, value in problem.run.items() if name != "constraints"}
+    return {"seed" if name == "rng" else name: value for name, value in run.items()}
 
 
 def _program(command: Command) -> dict[str, Any]:

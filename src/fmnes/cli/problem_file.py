@@ -10,8 +10,9 @@
     [run]
     max_evaluations = 500
 
-`[program]` has the other arguments of `fmnes.Command`, `[run]` those of `fmnes.minimize`. Nothing in a file
-is run as code; the program is started without a shell.
+`[program]` has the other arguments of `fmnes.Command`, `[run]` those of `fmnes.minimize`, and
+`[constraints.stress]` the limits on an output. Nothing in a file is run as code; the program is started
+without a shell.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 from fmnes.arguments import check_count, check_path, shown
 from fmnes.cli.messages import argument_of, plain_words
+from fmnes.constraints import Constraint
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.programs.checks import parse, read_text
 from fmnes.evaluation.programs.command import Command
@@ -31,7 +33,8 @@ from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.parameters import KEYS, Parameter, read_parameter
 from fmnes.space import Space, make_space
 
-TOP = ("command", "parameters", "program", "run")
+TOP = ("command", "parameters", "constraints", "program", "run")
+LIMITS = ("lower", "upper", "tolerance")
 PROGRAM = (
     "templates",
     "stdin",
@@ -128,6 +131,8 @@ def read_problem(path: Path) -> ProblemFile:
         run = _with_paths(data["run"], path, ("run_dir", "warm_start"))
         if "seed" in run:
             run["rng"] = check_count("seed", run.pop("seed"), 0)
+        if data["constraints"]:
+            run["constraints"] = _constraints(data["constraints"], data["program"].get("outputs"))
         program |= {"here": path.resolve().parent, "problem_file": path.resolve()}
         return make_problem(data["command"], pairs, run, program)
     except ArgumentError as error:
@@ -140,13 +145,15 @@ def in_file(path: Path, text: str, message: str) -> str:
     argument = argument_of(said)
     table = "program" if argument in PROGRAM else "run" if argument in RUN else ""
     line = _line_of(text, argument, table) if table or argument in TOP else ""
+    if limited := re.match(r"constraints\.([^:]+): ", said):
+        line = _line_of(text, f"constraints.{limited[1]}")
     if unused := re.match(r"parameters: found '(.+)' in no placeholder", said):
         line = _line_of(text, f"parameters.{unused[1]}")
     return f"{path}{line}: {said}"
 
 
 def _tables(path: Path, text: str) -> dict[str, Any]:
-    """The four parts of the file, after a check of keys and tables."""
+    """The parts of the file, after a check of keys and tables."""
     data = parse(text, path)
 
     def check(table: Any, known: Sequence[str], where: str) -> dict[str, Any]:
@@ -168,10 +175,12 @@ def _tables(path: Path, text: str) -> dict[str, Any]:
     found = {name: check(data.get(name, {}), keys, name) for name, keys in _KNOWN.items()}
     for name, table in found["parameters"].items():
         check(table, (), f"parameters.{name}")
+    for name, table in found["constraints"].items():
+        check(table, LIMITS, f"constraints.{name}")
     return {**data, **found}
 
 
-_KNOWN: dict[str, tuple[str, ...]] = {"parameters": (), "program": PROGRAM, "run": RUN}
+_KNOWN: dict[str, tuple[str, ...]] = {"parameters": (), "constraints": (), "program": PROGRAM, "run": RUN}
 
 
 def _where_else(key: str, where: str) -> str:
@@ -182,6 +191,23 @@ def _where_else(key: str, where: str) -> str:
         if key in _KNOWN[name] and name != where:
             return f"; {key!r} belongs in [{name}]"
     return ""
+
+
+def _constraints(tables: dict[str, Any], reported: Any) -> dict[str, Constraint]:
+    """The limits by output; reported: the outputs that [program] reads, if it says so."""
+    found = {}
+    for name, table in tables.items():
+        try:
+            found[name] = Constraint(**table)
+        except ArgumentError as error:
+            words = str(error).removeprefix("constraint: ")
+            raise ArgumentError(f"constraints.{name}: {words}") from None
+        if isinstance(reported, dict) and name not in reported:
+            raise ArgumentError(
+                f"constraints.{name}: found no output of this name, wanted one of {', '.join(reported)}"
+                f"{nearest(name, reported)}"
+            )
+    return found
 
 
 def _with_paths(table: dict[str, Any], path: Path, names: Sequence[str]) -> dict[str, Any]:

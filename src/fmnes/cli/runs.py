@@ -296,6 +296,7 @@ def _run(
     else:
         console = Console()
         messages.show_point(console, None if result.x is None else named(result.x), result.fun)
+        messages.show_limits(console, result.constraints)
         messages.show_ending(console, result)
         messages.say(console, f"kept in {kept}; to see it again:  {as_line('show', kept)}")
         messages.show_steps(console, [as_page(kept), *next_steps(reading.ending_of(result, begun))])

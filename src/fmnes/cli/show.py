@@ -46,6 +46,7 @@ def show(
     console = Console()
     messages.say(console, f": {found.message}" if found.message else "", bold=found.state)
     messages.show_point(console, _best(found), found.best.fun, why_hidden(found))
+    messages.show_limits(console, found.constraints)
     messages.say(console, messages.counted(found.answered, found.failed))
     if found.made_again:
         messages.say(console, f"{found.made_again} more are made again: the program looked broken")
@@ -107,6 +108,9 @@ def _as_json(found: Run) -> dict[str, Any]:
         "lost": [messages.reason_as_json(one) for one in lost],
         "fun": found.best.fun if math.isfinite(found.best.fun) else None,
         "parameters": _best(found),
+        "constraints": None
+        if found.constraints is None
+        else {name: one.as_json() for name, one in found.constraints.items()},
         "note": why_hidden(found) or None,
     }
 

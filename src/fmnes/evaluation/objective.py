@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.arguments import check_callable, check_one_argument, shown
+from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.evaluation.programs.checks import read_environment
@@ -33,6 +34,8 @@ class Objective:
     """The named parameters, if points are given by name."""
     vectorized: bool = False
     """The function takes all points of a generation at once."""
+    limits: Limits | None = None
+    """The limits on its outputs."""
 
     def evaluator(
         self,
@@ -66,7 +69,7 @@ class Objective:
                 return ExecutorEvaluator(self._command(timeout, elsewhere=True), executor, space=space)
             return ExecutorEvaluator(self._function(), executor, timeout=timeout)
         if self.vectorized:
-            return Vectorized(self._function())
+            return Vectorized(self._function(), self.limits)
         from fmnes.evaluation.exit_status import RetryKilled
 
         if isinstance(fun, Command):
@@ -91,6 +94,12 @@ class Objective:
         if not isinstance(self.fun, Command):
             check_callable(self.fun)
             check_one_argument(self.fun, self.d, None if self.space is None else self.space.names)
+        listed = self.limits is not None and not self.limits.named
+        if listed and (isinstance(self.fun, Command) or hasattr(executor, "make_evaluator")):
+            raise ArgumentError(
+                "constraints: found limits without names, wanted the names of outputs, such as "
+                "{'stress': (None, 250.0)}: a program, and workers of a queue, report outputs by name"
+            )
         if executor is not None and (workers != 1 or self.vectorized):
             raise ArgumentError("executor: found together with workers or vectorized; wanted one of them")
         if self.vectorized and isinstance(self.fun, Command):
@@ -99,7 +108,10 @@ class Objective:
             raise ArgumentError("vectorized: found together with workers or timeout; wanted one of them")
 
     def _function(self) -> Callable[[Any], Any]:
-        return self.fun if self.space is None else Named(self.fun, self.space, self.vectorized)
+        fun = self.fun if self.space is None else Named(self.fun, self.space, self.vectorized)
+        if self.limits is None or self.limits.named or self.vectorized:
+            return fun
+        return ListedOutputs(fun, self.limits)
 
     def _command(self, timeout: float | None, elsewhere: bool = False) -> Command:
         """The Command with this timeout, checked. elsewhere: it runs on other machines."""
@@ -121,6 +133,19 @@ class Named:
 
     def __call__(self, x: NDArray[np.float64]) -> Any:
         return self._fun(self._convert(x))
+
+    def __repr__(self) -> str:
+        return repr(self._fun)
+
+
+class ListedOutputs:
+    """Calls `fun`, which returns its outputs as a list, and gives them their names."""
+
+    def __init__(self, fun: Callable[[Any], Any], limits: Limits) -> None:
+        self._fun, self._limits = fun, limits
+
+    def __call__(self, x: NDArray[np.float64]) -> Any:
+        return self._limits.name_outputs(self._fun(x))
 
     def __repr__(self) -> str:
         return repr(self._fun)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.constraints import Limits
 from fmnes.errors import Infeasible, Lost, ObjectiveError
 from fmnes.evaluation.evaluator import Outcomes, TaskSource, take_all
 from fmnes.outcome import (
@@ -46,16 +47,24 @@ class Serial:
 class Vectorized:
     """Calls `fun` once for all points."""
 
-    def __init__(self, fun: Callable[[Any], Any]) -> None:
-        self.fun = fun
+    def __init__(self, fun: Callable[[Any], Any], limits: Limits | None = None) -> None:
+        """limits: on outputs, which `fun` returns beside the values, {name: (n,)} or (n, k)."""
+        self.fun, self._limits = fun, limits
 
     def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
         batch = take_all(tasks)
+        if not batch:
+            return
         began = time.monotonic()
-        values = call_vectorized(self.fun, np.array([task.x for task in batch])) if batch else ()
-        seconds = (time.monotonic() - began) / max(len(batch), 1)  # the average
-        for task, value in zip(batch, values, strict=True):
-            yield task, replace(from_number(float(value)), seconds=seconds)
+        x = np.array([task.x for task in batch])
+        outputs: list[Any] = [None] * len(batch)
+        if self._limits is None:
+            values = call_vectorized(self.fun, x)
+        else:
+            values, outputs = call_with_outputs(self.fun, x, self._limits)
+        seconds = (time.monotonic() - began) / len(batch)  # the average
+        for task, value, found in zip(batch, values, outputs, strict=True):
+            yield task, replace(from_number(float(value)), seconds=seconds, outputs=found)
 
     def close(self) -> None:
         pass
@@ -75,9 +84,43 @@ def call_or_raise(fun: Callable[[Any], Any], x: Any) -> Outcome:
         return infeasible(str(error), fault=WRONG_TYPE)
 
 
+def call_with_outputs(
+    fun: Callable[[Any], Any], x: NDArray[np.float64], limits: Limits
+) -> tuple[NDArray[np.float64], list[dict[str, float]]]:
+    """The values, and the outputs of each point, of `fun` that returns both for all points at once."""
+    answer = call_in_one_process(fun, x.copy())
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2:
+        wanted = "{name: array of shape (n,)}" if limits.named else "array of shape (n, k)"
+        raise ObjectiveError(
+            f"the vectorized objective returned {type(answer).__name__}; wanted (values, {wanted}), as there "
+            "are constraints"
+        )
+    values, found = answer
+    if not isinstance(found, Mapping):
+        table = np.asarray(found)
+        if table.shape != (len(x), len(limits)):
+            raise ObjectiveError(
+                f"the vectorized objective returned outputs of shape {table.shape}; wanted "
+                f"{(len(x), len(limits))}"
+            )
+        found = {name: table[:, i] for i, name in enumerate(limits.names)}
+    columns = {str(name): np.asarray(column).reshape(-1) for name, column in found.items()}
+    for name, column in columns.items():
+        if column.shape != (len(x),) or column.dtype.kind not in "fiub":
+            raise ObjectiveError(
+                f"the vectorized objective returned the output {name!r} as {column.dtype} of shape "
+                f"{column.shape}; wanted numbers of shape {(len(x),)}"
+            )
+    rows = [{name: float(column[i]) for name, column in columns.items()} for i in range(len(x))]
+    return _values(values, x), rows
+
+
 def call_vectorized(fun: Callable[[Any], Any], x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return fun(x) for all points at once, (n, d) -> (n,); exceptions of `fun` pass."""
-    answer = call_in_one_process(fun, x.copy())
+    return _values(call_in_one_process(fun, x.copy()), x)
+
+
+def _values(answer: Any, x: NDArray[np.float64]) -> NDArray[np.float64]:
     returned = np.asarray(answer)
     if returned.dtype.kind not in "fiub" or returned.shape != (len(x),):
         found = f"{returned.dtype} of shape {returned.shape}"

@@ -137,7 +137,22 @@ def best(run: Run, path: Path) -> str:
         note = f"<p>All of it:</p>\n<pre>{text(as_line('show', path, '--json'))}</pre>"
     found = f"<p>Value {text(f'{run.best.fun:.10g}')}{_when(run.best.evaluation)}.</p>"
     heads = ("parameter", "value", "range", "") if run.parameters else ("", "", "", "")
-    return section(title, found, table(title, heads, rows), note)
+    return section(title, found, table(title, heads, rows), note, _limits(run))
+
+
+def _limits(run: Run) -> str:
+    """Outputs with limits at the best point."""
+    if not run.constraints:
+        return ""
+    heads = ("output", "value", "limits", "", "fun per unit")
+    rows = []
+    for name, one in list(run.constraints.items())[:REASONS]:
+        state = "violated" if not one.satisfied else "active" if one.active else ""
+        cost = f"{one.multiplier:.4g}" if one.multiplier else ""
+        rows.append((text(name), f"{one.value:.6g}", text(one.limits), state, cost))
+    left_out = len(run.constraints) - len(rows)
+    note = f"<p>And {left_out:,} other limits.</p>" if left_out else ""
+    return table("Limits at the best point", heads, rows) + note
 
 
 def _when(evaluation: int) -> str:

@@ -56,8 +56,10 @@ def convergence(run: Source) -> Figure:
     axes = drawing.panel(figure)
     values = best
     if given.table is not None:
-        values = given.table.value
-        _draw_dots(axes, np.arange(1, count + 1), values, "an evaluation")
+        values, violated = given.table.value, given.table.violated
+        number = np.arange(1, count + 1)
+        _draw_dots(axes, number, np.where(violated, np.nan, values), "an evaluation")
+        _draw_dots(axes, number, np.where(violated, values, np.nan), "one beyond a limit", drawing.ORANGE)
         failing(axes, np.flatnonzero(given.table.failed) + 1, "a failed one")
         begins = np.flatnonzero(np.diff(given.table.restart)) + 1.5
     else:
@@ -179,14 +181,16 @@ def restarts(axes: Any, at: NDArray[Any]) -> None:
         )
 
 
-def _draw_dots(axes: Any, x: NDArray[Any], values: NDArray[np.float64], label: str) -> None:
+def _draw_dots(
+    axes: Any, x: NDArray[Any], values: NDArray[np.float64], label: str, colour: str = drawing.SKY
+) -> None:
     there = np.isfinite(values)
     if there.any():
         axes.plot(
             x[there],
             drawing.drawable(values[there]),
             "o",
-            color=drawing.SKY,
+            color=colour,
             markersize=3,
             markeredgewidth=0,
             alpha=0.7,
@@ -222,7 +226,7 @@ def course(given: RunData) -> tuple[Floats, Floats, int]:
     Of a result without evaluations it is known at the end of each generation only.
     """
     if given.table is not None:
-        which, best = improvements(given.table.value)
+        which, best = improvements(np.where(given.table.violated, np.nan, given.table.value))
         return which.astype(np.float64), best, given.evaluations
     generation, best = improvements(given.history["best"])
     at = given.history["evaluations"][generation - 1].astype(np.float64)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.arguments import shown
+from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError
 from fmnes.evaluations import Evaluations
 from fmnes.parameters import is_log
@@ -28,6 +29,8 @@ class Table(NamedTuple):
     """NaN where it failed."""
     failed: NDArray[np.bool_]
     reason: NDArray[Any]
+    violated: NDArray[np.bool_]
+    """It has a value, and violates a limit."""
     points: dict[str, Floats]
     """In the user's units. Empty where they are not known: of very long points, and before the first one."""
 
@@ -60,8 +63,10 @@ def read(found: Source, argument: str = "run") -> RunData:
     if isinstance(found, Run):
         evaluations: Evaluations | None = found.evaluations
         label, x, fun, nfev = found.path.name, found.best.x, found.best.fun, 0
+        limits = found._limits
     elif isinstance(found, Result):
         evaluations, label, x, fun, nfev = found.evaluations, "", found.x, found.fun, found.nfev
+        limits = Limits.of_results(found.constraints)
         if evaluations is None and not found.history:
             raise ArgumentError(
                 f"{argument}: found a result without history and evaluations, as of an Optimizer; "
@@ -71,7 +76,7 @@ def read(found: Source, argument: str = "run") -> RunData:
         raise ArgumentError(
             f"{argument}: found {shown(found)}, wanted a fmnes.Result, a run directory or a fmnes.Run"
         )
-    table = None if evaluations is None else _table(evaluations)
+    table = None if evaluations is None else _table(evaluations, limits)
     return RunData(
         label=label,
         history=found.history,
@@ -94,17 +99,21 @@ def with_evaluations(found: Source) -> tuple[RunData, Table]:
     return given, given.table
 
 
-def _table(evaluations: Evaluations) -> Table:
+def _table(evaluations: Evaluations, limits: Limits | None) -> Table:
     kept = (evaluations.status != "lost") & ~_taken_back(evaluations)
     # The log is untrusted: anything but a number is a missing value.
     value = np.where(np.isfinite(evaluations.value[kept]), evaluations.value[kept], np.nan)
     reason = np.where(evaluations.reason == "", evaluations.fault, evaluations.reason)[kept]
+    violated = np.zeros(len(value), dtype=bool)
+    if limits is not None:
+        violated = limits.violated(evaluations.outputs, len(evaluations))[kept] & np.isfinite(value)
     return Table(
         restart=evaluations.restart[kept],
         generation=evaluations.generation[kept],
         value=value,
         failed=np.isnan(value),
         reason=np.where(reason == "", "no reason given", reason),
+        violated=violated,
         points={name: column[kept].astype(float) for name, column in evaluations.parameters.items()},
     )
 

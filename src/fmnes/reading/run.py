@@ -14,6 +14,7 @@ import numpy as np
 
 from fmnes._text import group_reasons
 from fmnes.arguments import check_path
+from fmnes.constraints import ConstraintResult, Limits
 from fmnes.errors import RunError
 from fmnes.evaluation.programs.workspace import KEPT_LINE, kept_directory
 from fmnes.evaluations import Evaluations
@@ -103,6 +104,8 @@ class Run:
     history : Columns
         One array per column, one entry per generation, as `Result.history`. For a run in progress it is
         as old as the last snapshot: some seconds.
+    constraints : dict of str to ConstraintResult or None
+        As `Result.constraints`, at the best point; None without limits, or while no point is within them.
 
     Examples
     --------
@@ -130,6 +133,8 @@ class Run:
     best: Best
     summary: Summary
     history: Columns
+    constraints: dict[str, ConstraintResult] | None = None
+    _limits: Limits | None = field(default=None)
     _space: Space | None = field(default=None)
 
     @property
@@ -296,8 +301,10 @@ def read_run(path: str | os.PathLike[str]) -> Run:
         user = directory.in_use_by
         ended = None if user else directory.result
         summary = directory.log.summary()
-        position = 0 if summary.best is None else directory.log.position(summary.best.key)
         config = RunConfig.read(path, directory.config)
+        if config.limits is not None:
+            summary = summary._replace(best=_best_within(config.limits, directory.log))
+        position = 0 if summary.best is None else directory.log.position(summary.best.key)
         saved = None if ended is None else directory.read_ending()
         last = saved or directory.read_snapshot()
     try:
@@ -314,6 +321,10 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             shown = replace(_in_units(result, space, named), parameters=parameters)
             state = str(ended["stop_reason"])
         best = _best(summary, position, result)
+        constraints = None if result is None else result.constraints
+        if config.limits is not None and result is None and summary.best is not None:
+            row = config.limits.row(summary.best.outcome)
+            constraints = config.limits.report(row, np.zeros(config.limits.size))
         return Run(
             path=path,
             state=state,
@@ -328,6 +339,8 @@ def read_run(path: str | os.PathLike[str]) -> Run:
             best=best if best.x is None else best._replace(x=_point(best.x, space, named)),
             summary=summary._replace(best=None),
             history=history.columns(),
+            constraints=constraints,
+            _limits=config.limits,
             _space=space,
         )
     except UNUSABLE as error:
@@ -356,6 +369,18 @@ def _dimension(
         return len(summary.best.x)
     said = (ended or {}).get("x_mean") or config.names
     return len(said) if said else None
+
+
+def _best_within(limits: Limits, log: EvaluationLog) -> Logged | None:
+    """The best evaluation within the limits, the first of several."""
+    best: Logged | None = None
+    for row in log.rows(outputs=True):
+        if row.outcome.status != "value" or (best is not None and row.outcome.value >= best.outcome.value):
+            continue
+        if limits.check(row.outcome) is row.outcome:
+            g = limits.excess(limits.row(row.outcome)[None])
+            best = row if limits.satisfied(g)[0] else best
+    return best
 
 
 def _best(summary: Summary, position: int, result: Result | None) -> Best:

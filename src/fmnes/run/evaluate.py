@@ -21,6 +21,7 @@ from fmnes.run.checks import LostEvaluations, OutcomeChecks, backoff_seconds, ra
 from fmnes.run.interrupts import StopRequestWatcher
 from fmnes.run.recording import Recorder
 from fmnes.run.snapshots import RunState
+from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import redraws_failed
 
 
@@ -107,6 +108,8 @@ def evaluate(work: Work, points: Points) -> Stop | None:
             recorder.begin()
         with closing(work.evaluator(points, work.deadline)) as finished:
             for task, outcome in finished:
+                if work.state.opt.limits is not None:
+                    outcome = work.state.opt.limits.check(outcome)
                 if recorder:
                     recorder.record(task, outcome)  # on disk before it counts
                 if _count(work, points, task, outcome):
@@ -145,7 +148,7 @@ class Batch:
         self.first = ids[0] if ids else None
         self.outcomes: list[Outcome | None] = [None] * len(ids)
         """None: not evaluated."""
-        self._target = work.state.opt.target
+        self._opt = work.state.opt
         self._positions = {id.slot: i for i, id in enumerate(ids)}
         self._tasks = [
             Task(x[i], id._replace(attempt=tries[id]) if id in tries else id) for i, id in enumerate(ids)
@@ -162,14 +165,14 @@ class Batch:
 
     def count(self, task: Task, outcome: Outcome) -> bool:
         self.outcomes[self._positions[task.id.slot]] = outcome
-        return _hits(self.outcomes, self._target)
+        return _hits(self.outcomes, self._opt)
 
 
 def evaluate_generation(work: Work) -> Stop | None:
     """Evaluate the open points of the generation; returns why the run cannot continue, if so."""
     opt = work.state.opt
     x = opt.ask()
-    if isinstance(work.evaluator, Vectorized) and work.recorder is None:
+    if isinstance(work.evaluator, Vectorized) and work.recorder is None and opt.limits is None:
         if not (stop := work.out_of_time()):
             _evaluate_values(work, x, work.evaluator.fun)
         return stop
@@ -218,13 +221,26 @@ def _evaluate_values(work: Work, x: NDArray[np.float64], fun: Callable[[Any], An
         work.answered += [(ids[i], from_number(float(f[i])), x[i]) for i in range(counted)]
 
 
-def _hits(outcomes: list[Outcome | None], target: float | None) -> bool:
+def output_row(opt: Optimizer, outcome: Outcome) -> NDArray[np.float64] | None:
+    """The outputs of an evaluation that have limits, (k,); None without limits."""
+    return None if opt.limits is None else opt.limits.row(outcome)
+
+
+def attained(opt: Optimizer, outcome: Outcome) -> float:
+    """The value of an evaluation; +inf if it violates a limit, NaN if it failed."""
+    value = outcome.value if outcome.status == "value" else np.nan
+    row = output_row(opt, outcome)
+    return value if row is None else float(opt.attained(np.array([value]), row[None])[0])
+
+
+def _hits(outcomes: list[Outcome | None], opt: Optimizer) -> bool:
     """Whether the target is reached and all earlier slots are evaluated: later ones change nothing."""
+    target = opt.target
     if target is None:
         return False
     for outcome in outcomes:
         if outcome is None:
             return False
-        if outcome.status == "value" and outcome.value <= target:
+        if outcome.status == "value" and outcome.value <= target and attained(opt, outcome) <= target:
             return True
     return False

@@ -18,7 +18,16 @@ from fmnes.outcome import bug_name
 from fmnes.result import Result, Stop, StopReason, View
 from fmnes.run import log_messages
 from fmnes.run.checks import LostEvaluations, OutcomeChecks
-from fmnes.run.evaluate import Batch, Work, count_lost, evaluate, evaluate_generation, is_answer
+from fmnes.run.evaluate import (
+    Batch,
+    Work,
+    attained,
+    count_lost,
+    evaluate,
+    evaluate_generation,
+    is_answer,
+    output_row,
+)
 from fmnes.run.history import COLUMNS
 from fmnes.run.interrupts import StopRequestWatcher
 from fmnes.run.overlap import OverlappingPoints, evaluate_overlapping
@@ -87,6 +96,7 @@ def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
             stop,
             opt.steps_supported,
             opt.narrow,
+            opt.ends_within_limits,
         ),
     ]
 
@@ -124,7 +134,7 @@ def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> N
     state.totals.take(state.opt)
     best = state.totals.best
     if best.x is not None:
-        opt.note_outside(best.x, best.fun)
+        opt.note_outside(best.x, best.fun, opt.best_outputs)
     state.opt = opt
 
 
@@ -161,10 +171,11 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
     best = totals.best_with(opt)
     searches = searches_until(state, stop)
     reached = opt.target is not None and best.fun <= opt.target
+    answer = opt.answer(best)
     settled = opt.target is None and np.isfinite(best.fun) and has_converged(searches, second_look)
     failures = state.failures.failures()
     stop, found = ending(searches)
-    message = stop.message + found
+    message = stop.message + found + opt.violated_in_words(best)
     unknown = opt.exploring is not None and best.x is None
     nothing = stop.reason is StopReason.NO_FEASIBLE or unknown
     if unknown and stop.reason is not StopReason.NO_FEASIBLE:
@@ -176,8 +187,9 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
     return replace(
         last,
         stop_reason=stop.reason,
-        x=None if best.x is None else best.x.copy(),
-        fun=best.fun,
+        x=None if answer.x is None else answer.x.copy(),
+        fun=answer.fun,
+        constraints=opt.constraints_at(best),
         success=bool(reached or settled),
         message=message,
         nfev=state.evaluations,
@@ -290,8 +302,8 @@ class Loop:
             (outcome,) = batch.outcomes
             if is_answer(outcome):
                 value = outcome.value if outcome.status == "value" else np.nan
-                state.totals.take_start(x, value)
-                state.opt.note_outside(x, value)
+                state.totals.take_start(x, attained(state.opt, outcome))
+                state.opt.note_outside(x, value, output_row(state.opt, outcome))
                 state.failures.add(outcome, x)
                 self._note_start(value, bug_name(outcome))
                 state.opt.max_evaluations = evaluations_left(state, settings)

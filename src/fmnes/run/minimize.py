@@ -143,6 +143,7 @@ def minimize(
     known: Any = (),
     covariance: ArrayLike | None = None,
     warm_start: Result | str | os.PathLike[str] | None = None,
+    constraints: Any = None,
     overlap: float = 0.0,
     surrogate: Literal["auto"] | bool = "auto",
     keep_evaluations: bool = False,
@@ -240,6 +241,11 @@ def minimize(
         A result or a run directory to start from: its best point, and its shape with longer steps. x0, sigma0
         and covariance given here take precedence; of named parameters only the bounds do. Its values are not
         taken over: see `known`.
+    constraints : dict or sequence, optional
+        Limits on what `fun` reports beside its value: {"stress": (None, 250.0), "mass": (2.5, None)}, a pair
+        (lower, upper) or a `fmnes.Constraint` for each output. `fun` then returns `(value, {"stress": 212.0,
+        "mass": 3.1})`. Equal limits are an equality. Or a list of limits, and `fun` returns `(value, [g1,
+        g2])`. A missing output, or one that is NaN, is a failed evaluation.
     overlap : float, optional
         With `workers`: the share of a generation, from 0 to 1, that may be handed out early to workers that
         would wait for its slowest evaluation; these points belong to the next generation. If evaluation times
@@ -335,18 +341,19 @@ def minimize(
         xtol=xtol,
         ftol=ftol,
         overlap=overlap,
+        constraints=constraints,
     )
-    plain = bool(opt.overlap) or population_size is not None or bounds_as != "map"
+    plain = opt.limits is not None or bool(opt.overlap) or population_size is not None or bounds_as != "map"
     if wants_surrogate(surrogate, settings, opt, program=isinstance(fun, Command), plain=plain):
         opt.use_surrogate(batch_size(settings, executor))
     opt.explore_box(not started, bool(settings.restarts) and settings.restart_from is None)
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.
-    objective = Objective(fun, len(opt.x0), space, settings.vectorized)
+    objective = Objective(fun, len(opt.x0), space, settings.vectorized, opt.limits)
     evaluator = settings.evaluator(objective, executor, run_dir, opt.overlap)
     state = RunState(opt, start=StartPoint(open=settings.evaluate_start))
-    config = RunConfig(settings, describe_objective(fun), describe_search(opt), versions(), space)
+    config = RunConfig(settings, describe_objective(fun), describe_search(opt), versions(), space, opt.limits)
     kept_as = config.coordinates(len(opt.x0)) if keep_evaluations else None
     try:
         directory = None if run_dir is None else RunDirectory.create(run_dir, config.as_json())

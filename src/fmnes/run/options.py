@@ -7,7 +7,7 @@ with the signatures. Nothing here is imported when the package runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, SupportsFloat, TypeAlias, TypedDict
 
 import numpy as np
@@ -17,8 +17,10 @@ from fmnes.outcome import Outcome
 from fmnes.result import Named, Vector
 from fmnes.strategies import Resampling, Strategy
 
+#: Outputs without names.
+Listed: TypeAlias = Sequence[SupportsFloat] | np.ndarray[Any, Any]
 #: What an objective may return: a number, None for a failed evaluation, or a number with outputs.
-Returned: TypeAlias = SupportsFloat | Outcome | tuple[SupportsFloat | None, Mapping[str, Any]] | None
+Returned: TypeAlias = SupportsFloat | Outcome | tuple[SupportsFloat | None, Mapping[str, Any] | Listed] | None
 ArrayObjective: TypeAlias = Callable[[Vector], Returned]
 NamedObjective: TypeAlias = Callable[[Named], Returned]
 VectorizedObjective: TypeAlias = Callable[[Vector], ArrayLike]
@@ -37,6 +39,7 @@ class SearchOptions(TypedDict, total=False):
     rng: int | np.random.Generator | None
     known: Any
     covariance: ArrayLike | None
+    constraints: Any
     overlap: float
 
 

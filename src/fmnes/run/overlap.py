@@ -12,7 +12,7 @@ from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from fmnes.result import Stop
 from fmnes.run.checks import raise_if_broken
-from fmnes.run.evaluate import Work, evaluate
+from fmnes.run.evaluate import Work, evaluate, output_row
 from fmnes.run.recording import Recorder
 from fmnes.search.overlap import OverlapScheduler
 from fmnes.search.stopping import limit_reached
@@ -57,7 +57,7 @@ class OverlappingPoints:
             given = scheduler.out.get(row.key.point)
             if given is None or x_hash(given.x) != row.x_hash:
                 if row.outcome.status == "value" and row.x is not None:
-                    opt.note(row.x, row.outcome.value)
+                    opt.note(row.x, row.outcome.value, output_row(opt, row.outcome))
             elif row.outcome.status != "lost":
                 yield Task(given.x, row.key), replace(row.outcome, remembered=True)
         scheduler.take_back()
@@ -90,7 +90,8 @@ class OverlappingPoints:
         work.answered.append((id, outcome, scheduler.out[id].x))
         if opt.generation == 0 and state.totals.restarts == 0:
             self._first.append(outcome)
-        if not scheduler.tell(id, outcome.value if outcome.status == "value" else np.nan):
+        value = outcome.value if outcome.status == "value" else np.nan
+        if not scheduler.tell(id, value, output_row(opt, outcome)):
             return limit_reached(opt)
         if self._first:
             raise_if_broken(self._first, state.start)

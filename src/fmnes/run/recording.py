@@ -41,8 +41,9 @@ _FORGOTTEN_LOSS = replace(FORGOTTEN, reason="it was lost after a failure that wa
 class Recorder:
     """Writes evaluations to the log of a run directory, or to memory."""
 
-    def __init__(self, log: EvaluationLog | MemoryLog) -> None:
-        self._log = log
+    def __init__(self, log: EvaluationLog | MemoryLog, outputs: bool = False) -> None:
+        """outputs: replay them too, as the search needs them."""
+        self._log, self._outputs = log, outputs
         self._last = log.last_generation()
         """Restart and generation of the last row that was there before; None if there was none."""
         self.suspects: list[Task] = []
@@ -95,7 +96,7 @@ class Recorder:
             return [], list(tasks)
         answered: list[tuple[Task, Outcome]] = []
         rest: list[Task] = []
-        logged = self._log.find(*tasks[0].id[:2])
+        logged = self._log.find(*tasks[0].id[:2], outputs=self._outputs)
         for task in tasks:
             rows = logged.get(task.id.point, [])
             counted = _since_forgotten(rows)
@@ -115,7 +116,7 @@ class Recorder:
     def rows(self, restart: int, since: int) -> tuple[list[Logged], dict[EvaluationId, int]]:
         """The valid rows of a search from a generation on, in order of completion, and attempts per point."""
         tries: dict[EvaluationId, list[Logged]] = {}
-        for row in self._log.since(restart, since):
+        for row in self._log.since(restart, since, outputs=self._outputs):
             tries.setdefault(row.key.point, []).append(row)
         counting = [row for rows in tries.values() for row in _since_forgotten(rows)]
         counting.sort(key=lambda row: row.started + row.duration)
@@ -163,10 +164,12 @@ class MemoryLog:
     def last_generation(self) -> None:
         """Nothing was evaluated before."""
 
-    def find(self, restart: int, generation: int) -> Mapping[EvaluationId, list[Known]]:
+    def find(
+        self, restart: int, generation: int, outputs: bool = False
+    ) -> Mapping[EvaluationId, list[Known]]:
         return {}
 
-    def since(self, restart: int, generation: int) -> Iterator[Logged]:
+    def since(self, restart: int, generation: int, outputs: bool = False) -> Iterator[Logged]:
         return iter(())
 
     def batches(self) -> list[Batch]:

@@ -69,26 +69,30 @@ class SearchSummary(NamedTuple):
     """Whether enough evaluations succeeded while its steps became shorter."""
     narrow: bool = False
     """Whether models started it in a small region where nothing fails."""
+    within: bool = True
+    """With limits: whether it ended within them."""
 
     @property
     def needs_confirmation(self) -> bool:
-        return (self.failing or not self.supported or self.narrow) and self.stop.reason in CONVERGED_REASONS
+        doubtful = self.failing or not self.supported or self.narrow or not self.within
+        return doubtful and self.stop.reason in CONVERGED_REASONS
 
     @property
     def converged(self) -> bool:
-        return self.stop.reason.converged and self.supported
+        return self.stop.reason.converged and self.supported and self.within
 
     def dump(self) -> list[Any]:
-        *fields, stop, supported, narrow = self
-        return [*fields, stop.reason.name, stop.numbers, supported, narrow]
+        *fields, stop, supported, narrow, within = self
+        return [*fields, stop.reason.name, stop.numbers, supported, narrow, within]
 
     @classmethod
     def restore(cls, saved: list[Any]) -> SearchSummary:
-        kind, population_size, evaluations, gained, failing, reason, numbers, supported, narrow = saved
-        if kind not in KINDS or not all(type(flag) is bool for flag in (gained, failing, supported, narrow)):
+        kind, population_size, evaluations, gained, failing, reason, numbers, *flags = saved
+        if kind not in KINDS or not all(type(flag) is bool for flag in (gained, failing, *flags)):
             raise ValueError(f"a search of kind {kind!r}")
-        stop = Stop(StopReason[reason], str(numbers))
-        return cls(kind, count(population_size), count(evaluations), gained, failing, stop, supported, narrow)
+        stop, (supported, narrow, within) = Stop(StopReason[reason], str(numbers)), flags
+        sizes = count(population_size), count(evaluations)
+        return cls(kind, *sizes, gained, failing, stop, supported, narrow, within)
 
 
 def next_search(
@@ -212,7 +216,8 @@ def has_converged(searches: Sequence[SearchSummary], look: bool) -> bool:
     if last.kind == "look" and not last.gained and last.stop.reason in BUDGET_REASONS:
         return searches[-2].converged
     if last.kind == "look" and not last.gained:
-        return last.stop.reason.restartable and last.supported
+        confirmed = next(s for s in reversed(searches) if s.kind != "look" or s.gained)
+        return last.stop.reason.restartable and last.supported and confirmed.within
     return last.converged and not (look and last.needs_confirmation)
 
 

@@ -155,7 +155,8 @@ def resume(
                 )
             evaluator: Evaluator = _NothingLeft(directory)
             if not ended:
-                whole = Objective(objective, len(state.opt.x0), space, settings.vectorized)
+                d, limits = len(state.opt.x0), state.opt.limits
+                whole = Objective(objective, d, space, settings.vectorized, limits)
                 evaluator = settings.evaluator(whole, executor, run_dir, state.opt.overlap)
                 directory.finish(None)  # the old result is no longer valid
             directory.update_config(replace(config, settings=settings).as_json())

@@ -47,7 +47,7 @@ def run_session(
     left = None if settings.max_seconds is None else settings.max_seconds - state.seconds
     with contextlib.ExitStack() as around:
         around.callback(evaluator.close)
-        recorder = None if log is None else Recorder(log)
+        recorder = None if log is None else Recorder(log, outputs=state.opt.limits is not None)
         if directory and recorder:
             around.enter_context(_cancelled_in(directory, recorder))
             around.enter_context(sigterm_interrupts())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fmnes.arguments import check_choice, check_count, check_flag, check_number, is_number, shown
+from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.evaluation.objective import Objective, read_description
@@ -192,6 +193,8 @@ class RunConfig:
     versions: dict[str, str]
     space: Space | None
     """The named parameters; None with arrays."""
+    limits: Limits | None = None
+    """The limits on outputs, for readers only: a resume restores them from the snapshot."""
 
     @classmethod
     def read(cls, path: Path, data: dict[str, Any]) -> RunConfig:
@@ -203,6 +206,7 @@ class RunConfig:
                 search=dict(data["search"]),
                 versions={str(k): str(v) for k, v in dict(data["versions"]).items()},
                 space=Space.from_json(data["parameters"]) if "parameters" in data else None,
+                limits=Limits.from_json(data["constraints"]) if "constraints" in data else None,
             )
             config.names  # noqa: B018 (raises if they are not a list)
             return config
@@ -235,7 +239,11 @@ class RunConfig:
             "search": self.search,
             "versions": self.versions,
         }
-        return data if self.space is None else {**data, "parameters": self.space.as_json()}
+        if self.space is not None:
+            data["parameters"] = self.space.as_json()
+        if self.limits is not None:
+            data["constraints"] = self.limits.as_json()
+        return data
 
 
 def describe_search(opt: Optimizer) -> dict[str, Any]:

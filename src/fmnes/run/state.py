@@ -139,11 +139,11 @@ class Totals:
     best: Best = _NONE
 
     def take_start(self, x: Vector, value: float) -> None:
-        """The start was evaluated, before the first search; NaN: it failed."""
+        """The start was evaluated, before the first search; NaN: it failed, +inf: it violates a limit."""
         self.evaluations += 1
         if np.isfinite(value):
             self.best = Best(x, value, 1)
-        else:
+        elif np.isnan(value):
             self.infeasible += 1
 
     def take(self, opt: Optimizer) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.constraints import read_constraint_results
 from fmnes.errors import FmnesError, RunError, warn
 from fmnes.result import Result, StopReason
 from fmnes.run.history import History, Ledger, read_records
@@ -71,6 +72,7 @@ def result_from_json(data: dict[str, Any], d: int | None) -> Result:
         second_looks=int(data["second_looks"]),
         covariance=_array(data.get("covariance"), d, d),
         n_repeated=int(data["n_repeated"]),
+        constraints=read_constraint_results(data.get("constraints")),
     )
 
 

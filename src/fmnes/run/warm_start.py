@@ -141,5 +141,9 @@ def _ending(found: Any) -> _EndState:
             covariance = finite(np.array(result["covariance"], dtype=float), (len(last.x_mean),) * 2)
     except (FmnesError, TypeError, ValueError) as error:
         raise ArgumentError(f"warm_start: {error}") from None
-    x = last.x_mean if best is None or best.x is None else best.x
+    if state.opt.limits is not None:  # the lowest value of the log may violate one
+        best_x = state.totals.best_with(state.opt).x
+    else:
+        best_x = None if best is None else best.x
+    x = last.x_mean if best_x is None else best_x
     return _EndState(x, covariance, state.searches.first.sigma, space)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import shown
 from fmnes.bounds import Bounds, contain
+from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.outcome import from_return
 from fmnes.result import Vector
@@ -30,6 +31,8 @@ class Archive:
     def __init__(self, d: int) -> None:
         self._d = d
         self._values: dict[bytes, float] = {}
+        self._outputs: dict[bytes, Vector] = {}
+        """The outputs that have limits, of the same points; empty without limits."""
 
     @property
     def limit(self) -> int:
@@ -43,9 +46,15 @@ class Archive:
         """Return the value of a point; NaN if it failed, None if it is unknown."""
         return self._values.get(_key(x)) if self._values else None
 
-    def add(self, x: Vector, value: float) -> None:
+    def outputs(self, x: Vector) -> Vector:
+        """Return the outputs of a known point that have limits."""
+        return self._outputs[_key(x)]
+
+    def add(self, x: Vector, value: float, outputs: Vector | None = None) -> None:
         """Add a value. The limit is applied by `forget_oldest`, between generations."""
         self._values[_key(x)] = value if math.isfinite(value) else math.nan
+        if outputs is not None:
+            self._outputs[_key(x)] = outputs.copy()
 
     def items(self) -> Iterator[tuple[Vector, float]]:
         """Yield the points and their values, the oldest first."""
@@ -56,23 +65,30 @@ class Archive:
         """Remove the oldest points beyond the limit."""
         for key in list(islice(self._values, max(0, len(self) - self.limit))):
             del self._values[key]
+            self._outputs.pop(key, None)
 
     def dump(self) -> Saved:
         if not self._values:
             return {}, {}
         x = np.frombuffer(b"".join(self._values), dtype=np.float64).reshape(-1, self._d)
-        return {}, {"archive.x": x, "archive.f": np.array(list(self._values.values()))}
+        arrays = {"archive.x": x, "archive.f": np.array(list(self._values.values()))}
+        if self._outputs:
+            arrays["archive.outputs"] = np.array([self._outputs[key] for key in self._values])
+        return {}, arrays
 
-    def restore(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Restore into an empty archive."""
+    def restore(self, arrays: dict[str, NDArray[Any]], n_outputs: int = 0) -> None:
+        """Restore into an empty archive; n_outputs: those that have limits."""
         if "archive.x" not in arrays and "archive.f" not in arrays:
             return
         f = arrays["archive.f"]
         x = finite(arrays["archive.x"], (f.size, self._d))
         if np.isinf(shaped(f, (f.size,))).any():
             raise SnapshotError("infinity among the values of the archive")
-        for point, value in zip(x, f.tolist(), strict=True):
-            self.add(point, value)
+        outputs: Any = [None] * f.size
+        if n_outputs:
+            outputs = shaped(arrays["archive.outputs"], (f.size, n_outputs))
+        for point, value, row in zip(x, f.tolist(), outputs, strict=True):
+            self.add(point, value, row)
 
 
 def _key(x: Vector) -> bytes:
@@ -81,9 +97,12 @@ def _key(x: Vector) -> bytes:
 
 
 def read_known(
-    known: Any, d: int, bounds: Bounds | None, grid: Grid | None
-) -> Iterator[tuple[Vector, float]]:
-    """Yield checked pairs of a point and its value (NaN for a failed one) from the argument `known`."""
+    known: Any, d: int, bounds: Bounds | None, grid: Grid | None, limits: Limits | None = None
+) -> Iterator[tuple[Vector, float, Vector | None]]:
+    """Yield checked points with their values (NaN for a failed one) from the argument `known`.
+
+    With limits also the outputs that have limits; else None.
+    """
     if known is None or isinstance(known, (str, bytes, Mapping)):
         raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]")
     try:
@@ -91,7 +110,7 @@ def read_known(
     except Exception:  # what iteration raises is up to the object
         raise ArgumentError(f"known: found {shown(known)}, wanted pairs such as [(x, value), ...]") from None
     for i, (x, value) in enumerate(pairs):
-        yield _point(i, x, d, bounds, grid), _value(i, value)
+        yield _point(i, x, d, bounds, grid), *_value(i, value, limits)
 
 
 def _point(i: int, found: Any, d: int, bounds: Bounds | None, grid: Grid | None) -> Vector:
@@ -118,11 +137,14 @@ def _point(i: int, found: Any, d: int, bounds: Bounds | None, grid: Grid | None)
     return x
 
 
-def _value(i: int, found: Any) -> float:
+def _value(i: int, found: Any, limits: Limits | None) -> tuple[float, Vector | None]:
     try:
-        outcome = from_return(found)
+        outcome = from_return(found if limits is None else limits.name_outputs(found))
     except TypeError as error:
         raise ArgumentError(f"known: value {i}: {error}") from None
     if outcome.status == "lost":
         raise ArgumentError(f"known: found LOST at {i}, wanted a value, or None for a point that fails")
-    return outcome.value if outcome.status == "value" else np.nan
+    if limits is not None and (checked := limits.check(outcome)) is not outcome:
+        raise ArgumentError(f"known: value {i}: {checked.reason}")
+    outputs = None if limits is None else limits.row(outcome)
+    return outcome.value if outcome.status == "value" else np.nan, outputs

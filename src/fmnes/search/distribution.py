@@ -206,6 +206,40 @@ class Distribution:
             z: Floats = self.start.strategy.coordinates(state, x / scale)
         return z
 
+    @property
+    def bounds(self) -> tuple[Floats, Floats]:
+        """The lower and the upper bounds of the user's coordinates, infinite where there is none. (d,)"""
+        bounds, d = self.start.bounds, len(self.start.x0)
+        return (np.full(d, -np.inf), np.full(d, np.inf)) if bounds is None else (bounds.lower, bounds.upper)
+
+    def axes(self) -> tuple[Vector, Floats]:
+        """The mean (d,) and S (d, d) with which mean + S z is the user's point of a draw z.
+
+        As if no bound bent the search: the inverse of `coordinates_of`.
+        """
+        d = len(self.start.x0)
+        unit = np.eye(d)
+        with np.errstate(all="ignore"):
+            rows = self.start.strategy.sample(self.state._replace(mean=np.zeros(d)), unit)
+            rows = rows[0::2] if self.start.strategy.mirrored else rows
+            S: Floats = (rows if self.scale is None else rows * self.scale).T
+        return self.as_point(self.state.mean), S
+
+    def move_mean(self, x: Vector) -> None:
+        """Move the mean to the user's point x (d,), except in coordinates that are mirrored at a bound."""
+        y = x
+        if self.box is not None:
+            with np.errstate(all="ignore"):
+                before = self._in_user_units(self.state.mean)
+                low = self.box.lower - (self.box.first - self.box.lower)
+                high = self.box.upper + (self.box.upper - self.box.last)
+                inside = np.clip(x, self.box.lower, self.box.upper)
+                mirrored = (before < low) | (before > high)
+                y = np.where(mirrored, before, self.box.start(inside))
+        mean = y if self.scale is None else y / self.scale
+        if np.isfinite(mean).all():
+            self.state = self.state._replace(mean=mean)
+
     def begin_with_axes(self, x: Vector, axes: Floats) -> None:
         """Continue from this point with these axes, (d, d): the points are x + axes · z."""
         start: Any = self.start

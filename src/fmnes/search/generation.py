@@ -49,6 +49,8 @@ class Generation:
     """Are the points proposed by the models, so that they are no draws?"""
     modelled: NDArray[np.bool_] | None = None
     """Evaluated slots that the models have. None: there are none. (λ,)"""
+    outputs: Floats | None = None
+    """The outputs that have limits; NaN where there is no value. None: there are no limits. (λ, k)"""
     handed_out: set[int] | None = None
     """Slots whose point `ask(n)` returned. Not saved: after a load they are handed out again."""
 
@@ -57,13 +59,22 @@ class Generation:
             self.n_open = int(np.count_nonzero(self.open))
 
     @classmethod
-    def of(cls, z: Floats, x: Floats, screened: Screened | None) -> Generation:
-        """A generation of these draws and points; screened: None if all points are evaluated."""
+    def of(cls, z: Floats, x: Floats, screened: Screened | None, n_outputs: int = 0) -> Generation:
+        """A generation of these draws and points.
+
+        screened: None if all points are evaluated. n_outputs: those that have limits.
+        """
         common = _common(len(x))
+        outputs = np.full((len(x), n_outputs), np.nan) if n_outputs else None
         if screened is None:
-            return cls(z, x, common.nans, common.all, common.zeros, common.evaluated, n_open=len(x))
-        open = screened.source == Source.EVALUATED
-        return cls(z, x, screened.values, open, common.zeros, screened.source)
+            new = cls(z, x, common.nans, common.all, common.zeros, common.evaluated, n_open=len(x))
+        else:
+            open = screened.source == Source.EVALUATED
+            new = cls(z, x, screened.values, open, common.zeros, screened.source)
+            if outputs is not None and screened.outputs is not None:
+                outputs = screened.outputs
+        new.outputs = outputs
+        return new
 
     @property
     def complete(self) -> bool:
@@ -77,8 +88,9 @@ class Generation:
     def points(self, slots: NDArray[np.intp]) -> Floats:
         return self.x if len(slots) == len(self.x) else self.x[slots]
 
-    def fill(self, slots: NDArray[np.intp], values: Floats) -> None:
+    def fill(self, slots: NDArray[np.intp], values: Floats, outputs: Floats | None = None) -> None:
         """Fill open slots with values that count."""
+        self._set_outputs(slots, outputs)
         if len(slots) == len(self.f):
             self.f, self.open = values, _common(len(values)).none
         else:
@@ -94,8 +106,14 @@ class Generation:
         """Slots that wait for the value of another slot."""
         return np.flatnonzero((self.source == Source.DUPLICATE) & np.isnan(self.f))
 
-    def fill_duplicates(self, slots: NDArray[np.intp], values: Floats) -> None:
+    def fill_duplicates(self, slots: NDArray[np.intp], values: Floats, outputs: Floats | None = None) -> None:
+        self._set_outputs(slots, outputs)
         self.f = _with(self.f, slots, values)
+
+    def _set_outputs(self, slots: NDArray[np.intp], outputs: Floats | None) -> None:
+        if outputs is not None:
+            assert self.outputs is not None
+            self.outputs = _with(self.outputs, slots, outputs)
 
     @property
     def waiting(self) -> NDArray[np.intp]:
@@ -127,6 +145,9 @@ class Generation:
         source = Source.EVALUATED if screened is None else screened.source
         self.source = _with(self.source, slots, source)
         self.f = _with(self.f, slots, np.nan if screened is None else screened.values)
+        if self.outputs is not None:
+            known = None if screened is None else screened.outputs
+            self.outputs = _with(self.outputs, slots, np.nan if known is None else known)
         self.open = _with(self.open, slots, source == Source.EVALUATED)
         self.n_open = int(np.count_nonzero(self.open))
         self.handed_out = None  # all points that were handed out have their values
@@ -145,8 +166,9 @@ class Generation:
     def needs(self, slot: int) -> bool:
         return bool(self.open[slot]) and not (self.out_of_order is not None and self.out_of_order[slot])
 
-    def keep(self, slots: NDArray[np.intp], values: Floats) -> None:
+    def keep(self, slots: NDArray[np.intp], values: Floats, outputs: Floats | None = None) -> None:
         """Store values out of order; `fill` counts them later."""
+        self._set_outputs(slots, outputs)
         self.f = _with(self.f, slots, values)
         self.out_of_order = _with(
             _common(len(self.f)).none if self.out_of_order is None else self.out_of_order, slots, True
@@ -166,6 +188,8 @@ class Generation:
             names.append("out_of_order")
         if self.modelled is not None:
             names.append("modelled")
+        if self.outputs is not None:
+            names.append("outputs")
         return {"evaluated": self.evaluated, "poll": self.poll, "proposed": self.proposed}, {
             f"current.{name}": getattr(self, name) for name in names
         }
@@ -179,8 +203,9 @@ class Generation:
         lam: int,
         d: int,
         any_size: bool = False,
+        n_outputs: int = 0,
     ) -> Generation:
-        """any_size: with models a generation may have another number of points than λ."""
+        """any_size: with models or limits a generation may have another number of points than λ."""
         proposed = metadata.get("proposed", False) is True
         if any_size:  # a proposal has any number of points, and a generation one more than its draws
             lam = arrays["current.f"].size
@@ -191,6 +216,7 @@ class Generation:
             raise SnapshotError("a slot that is counted and waits to be counted")
         source = read_sources(arrays["current.source"], lam)
         modelled = arrays.get("current.modelled")
+        outputs = shaped(arrays["current.outputs"], (lam, n_outputs)) if n_outputs else None
         if (open & (source != Source.EVALUATED)).any():
             raise SnapshotError("an open slot that is not to be evaluated")
         return cls(
@@ -204,6 +230,7 @@ class Generation:
             proposed=proposed,
             poll=None if metadata.get("poll") is None else count(metadata["poll"]),
             modelled=None if modelled is None else shaped(modelled, (lam,), kinds="b"),
+            outputs=outputs,
             out_of_order=out_of_order if out_of_order is not None and out_of_order.any() else None,
         )
 

@@ -21,11 +21,13 @@ from fmnes.arguments import (
     suggest_options,
 )
 from fmnes.bounds import first_step
+from fmnes.constraints import ConstraintResult, Limits, read_constraints
 from fmnes.errors import ArgumentError, FmnesError, SnapshotError, UsageError
 from fmnes.identity import EvaluationId
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
 from fmnes.search.archive import Archive, read_known
+from fmnes.search.constrained import Constrained
 from fmnes.search.distribution import Distribution, shaped_by
 from fmnes.search.explorer import Begin, Explorer
 from fmnes.search.generation import Generation
@@ -47,6 +49,7 @@ from fmnes.search.stopping import Gains, Recent, settled_at, stop_at
 from fmnes.space import Space, is_space, read_space, unpack
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
+from fmnes.strategies.base import takes_points_from_elsewhere
 from fmnes.surrogate.phases import Surrogate
 
 if TYPE_CHECKING:
@@ -58,6 +61,9 @@ if TYPE_CHECKING:
 KIND = "optimizer"
 #: Most coordinates with which a result has its covariance.
 MAX_COVARIANCE = 300
+#: A search under limits ended outside of them if its last merits are below its best value by more than these
+#: shares of the distance from its first value, and of the value.
+LIMIT_GAP, SMALLEST_GAP = 1e-6, 1e-9
 #: Limits set by the user, saved unchanged.
 LIMITS = ("target", "max_evaluations", "xtol", "ftol")
 _NOT_GIVEN: Any = Default("not given")
@@ -108,6 +114,8 @@ class Optimizer(Generic[X, Xs]):
         where the models propose them.
     batch_size : int, optional
         With `surrogate`: how many points are evaluated at the same time.
+    constraints : dict or sequence, optional
+        Limits on outputs, as in `fmnes.minimize`. What is told is then `(value, {name: output})`.
 
     Raises
     ------
@@ -174,7 +182,9 @@ class Optimizer(Generic[X, Xs]):
         overlap: float = 0.0,
         surrogate: bool = False,
         batch_size: int = 1,
+        constraints: Any = None,
     ) -> None:
+        limits = read_constraints(constraints)
         self.space, numbers = unpack(
             x0, sigma0, bounds=bounds, integers=integers, covariance=covariance, known=known
         )
@@ -212,17 +222,22 @@ class Optimizer(Generic[X, Xs]):
         """Points that were known and not evaluated again."""
         self._archive = Archive(len(start.x0))
         self._best = Best(None, np.inf, 0)
-        for x, value in read_known(numbers["known"], len(start.x0), start.bounds, start.grid):
-            self._archive.add(x, value)
-            if value < self._best.fun:
-                self._best = Best(x, value, 0)
+        share = check_overlap(overlap, start)
+        self._constrained: Constrained | None = None
+        if limits is not None:
+            # A projected point is one more in a generation: not of those that overlap, or are drawn again.
+            projects = takes_points_from_elsewhere(start.strategy) and start.max_redraws is None
+            self._constrained = Constrained(limits, len(start.x0), projects, evaluates=not share)
+        known_points = read_known(numbers["known"], len(start.x0), start.bounds, start.grid, limits)
+        for x, value, outputs in known_points:
+            self._archive.add(x, value, outputs)
+            self._take_best(x[None], np.array([value]), None if outputs is None else outputs[None], 0)
         self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
         self._polled = 0
         """Polled neighbours of the best point."""
         self._feasible_share = np.nan
         self._current: Generation | None = None
         self._asked: NDArray[np.intp] | None = None
-        share = check_overlap(overlap, start)
         self.overlap_scheduler = OverlapScheduler(self, share) if share else None
         """Hands out points of the next generation before this one is complete; None: it waits."""
         self.timed = False
@@ -331,23 +346,56 @@ class Optimizer(Generic[X, Xs]):
         1
         """
         if value is not _NOT_GIVEN:
-            return self._tell_one(name_of(values), *read_value(value))
+            return self._tell_one(name_of(values), *read_value(value, self.limits))
         if self._asked is None or self._current is None:
             raise UsageError("tell: found no open points; wanted ask() first, then one tell() for its points")
         current, slots = self._current, self._asked
-        f, lost = read_values(values, len(slots))
+        f, lost, outputs = read_values(values, len(slots), self.limits)
         if current.out_of_order is not None:  # some were reported by id: count all in slot order
             self._asked = None
             kept = slice(None) if lost is None else ~lost
-            current.keep(slots[kept], f[kept])
+            current.keep(slots[kept], f[kept], None if outputs is None else outputs[kept])
             return self._count_in_order(current)
-        if self.target is not None and (hits := np.flatnonzero((f <= self.target) & np.isfinite(f))).size:
+        if self.target is not None and (hits := self._hits(f, outputs)).size:
             # Values count in slot order up to the first that reaches the target.
             lost = np.zeros(len(f), dtype=bool) if lost is None else lost
             lost[hits[0] + 1 :] = True
         if lost is not None:
             f, slots = f[~lost], slots[~lost]
-        self._count(current, slots, f)
+            outputs = None if outputs is None else outputs[~lost]
+        self._count(current, slots, f, outputs)
+
+    def _hits(self, f: NDArray[np.float64], outputs: NDArray[np.float64] | None) -> NDArray[np.intp]:
+        """Return which of these evaluations reach the target: within the limits, if there are some."""
+        attained = self.attained(f, outputs)
+        return np.flatnonzero((attained <= self.target) & np.isfinite(attained))
+
+    def attained(self, f: NDArray[np.float64], outputs: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        """Return the values of points that may be the answer.
+
+        Parameters
+        ----------
+        f : ndarray
+            Values; NaN for failed evaluations. (n,)
+        outputs : ndarray or None
+            Their outputs that have limits; None without limits. (n, k)
+
+        Returns
+        -------
+        ndarray
+            The values, +inf where a limit is violated. (n,)
+        """
+        return f if outputs is None or self._constrained is None else self._constrained.attained(f, outputs)
+
+    @property
+    def best_outputs(self) -> Vector | None:
+        """The outputs with limits of the best point of the run, (k,); None without limits."""
+        return None if self._constrained is None else self._constrained.best.outputs
+
+    @property
+    def limits(self) -> Limits | None:
+        """The limits on outputs; None: there are none."""
+        return None if self._constrained is None else self._constrained.limits
 
     # -- state -----------------------------------------------------------------------------------------------
 
@@ -387,7 +435,7 @@ class Optimizer(Generic[X, Xs]):
         fixed = self.overlap_scheduler is not None or self._start.max_redraws is not None
         bounds = None if fixed else self._start.finite_bounds
         first = first and self._best.x is None  # else one of the known points works
-        restarts = restarts and not self._start.repeats
+        restarts = restarts and not self._start.repeats and self._constrained is None
         self._explorer = None
         if bounds is not None and self.strategy.adapts_population_size and (first or restarts):
             self._explorer = Explorer(bounds, first, restarts)
@@ -408,6 +456,11 @@ class Optimizer(Generic[X, Xs]):
         """
         check_surrogate(self._start, self.overlap)
         batch = check_count("batch_size", batch_size, 1)
+        if self._constrained is not None:
+            raise ArgumentError(
+                "surrogate: found True together with constraints, which the models do not know yet; wanted "
+                "one of the two"
+            )
         self._surrogate = make_surrogate(self._start, self.rng, batch, self._anywhere)
         for x, value in self._archive.items():
             self._surrogate.add(x, value)
@@ -459,7 +512,7 @@ class Optimizer(Generic[X, Xs]):
         """
         return self._archive.get(x)
 
-    def remember(self, x: Vector, value: float) -> None:
+    def remember(self, x: Vector, value: float, outputs: Vector | None = None) -> None:
         """Store the value of a point that was evaluated outside this search.
 
         Only a search in which points can repeat (every coordinate is discrete) stores it.
@@ -470,9 +523,11 @@ class Optimizer(Generic[X, Xs]):
             The point in internal coordinates, (d,).
         value : float
             Its value; NaN if it fails.
+        outputs : ndarray, optional
+            With limits: its outputs that have limits, (k,).
         """
         if self._start.repeats:
-            self._archive.add(x, value)
+            self._archive.add(x, value, outputs)
 
     @property
     def recent_bests(self) -> list[float]:
@@ -520,11 +575,28 @@ class Optimizer(Generic[X, Xs]):
             axis_lengths=np.array(shape.axis_lengths),
             phase=shape.phase,
             feasible_share=self._feasible_share,
-            generation_best=self._recent.bests[-1] if self._recent.bests else np.inf,
+            generation_best=self._generation_best,
             best=self._best,
             n_repeated=self.n_repeated,
             n_infeasible=self.n_infeasible,
         )
+
+    @property
+    def _generation_best(self) -> float:
+        if self._constrained is not None:  # the last generations are known by their merits
+            return self._constrained.generation_best
+        return self._recent.bests[-1] if self._recent.bests else np.inf
+
+    @property
+    def ends_within_limits(self) -> bool:
+        """Whether the search ended where its best point is, and not where it violates a limit."""
+        if self._constrained is None:
+            return True
+        best, last = self._best.fun, min(self.recent_bests, default=np.inf)
+        if not np.isfinite(best):
+            return False
+        gap = max(LIMIT_GAP * abs(self._constrained.first_value - best), SMALLEST_GAP * abs(best))
+        return not best - last > gap
 
     @property
     def stop(self) -> Stop | None:
@@ -558,13 +630,15 @@ class Optimizer(Generic[X, Xs]):
         stop = stop or self.stop
         reason = stop.reason if stop else None
         settled = reason is not None and reason.converged and np.isfinite(self._best.fun)
-        settled = settled and self.steps_supported
+        settled = settled and self.steps_supported and self.ends_within_limits
+        best = self.answer(self._best)
         result: Result[Any] = Result(
-            x=None if self._best.x is None else self._best.x.copy(),
-            fun=self._best.fun,
+            x=None if best.x is None else best.x.copy(),
+            fun=best.fun,
             success=bool(reason is StopReason.TARGET or (self.target is None and settled)),
             stop_reason=reason,
-            message=stop.message if stop else "still running",
+            message=(stop.message if stop else "still running") + self.violated_in_words(self._best),
+            constraints=self.constraints_at(self._best),
             nfev=self.evaluations,
             nit=self.generation,
             n_infeasible=self.n_infeasible,
@@ -575,6 +649,59 @@ class Optimizer(Generic[X, Xs]):
             sigma0=self._start.sigma,
         )
         return result if self.space is None else self.space.result(result)
+
+    def answer(self, best: Best[Any]) -> Best[Any]:
+        """Return the point of a result: the best one, or with limits the least violated if there is none.
+
+        Parameters
+        ----------
+        best : Best
+            The best point of the run, of all searches.
+
+        Returns
+        -------
+        Best
+            That point, in internal coordinates.
+        """
+        if best.x is None and self._constrained is not None and self._constrained.best.least_x is not None:
+            return Best(self._constrained.best.least_x, self._constrained.best.least_fun, 0)
+        return best
+
+    def constraints_at(self, best: Best[Any]) -> dict[str, ConstraintResult] | None:
+        """Return the constraints at the point that `answer` returns; None without limits.
+
+        Parameters
+        ----------
+        best : Best
+            As in `answer`.
+
+        Returns
+        -------
+        dict or None
+            What `Result.constraints` has.
+        """
+        return (
+            None
+            if self._constrained is None
+            else self._constrained.report(best.x is not None, self._distribution)
+        )
+
+    def violated_in_words(self, best: Best[Any]) -> str:
+        """Return the end of a message if no point satisfies all limits; else nothing.
+
+        Parameters
+        ----------
+        best : Best
+            As in `answer`.
+
+        Returns
+        -------
+        str
+            Begins with a semicolon, or is empty.
+        """
+        if best.x is not None or self._constrained is None:
+            return ""
+        return self._constrained.violated_in_words()
 
     def _small_covariance(self) -> NDArray[np.float64] | None:
         if len(self._start.x0) > MAX_COVARIANCE:
@@ -605,7 +732,11 @@ class Optimizer(Generic[X, Xs]):
         """
         limits = {**self._limits(), "max_evaluations": max_evaluations}
         limits["overlap"] = self.overlap
-        opt = type(self)(**self._start.again(x0, sigma0, population_size), **limits, rng=0)
+        opt = type(self)(
+            **self._start.again(x0, sigma0, population_size), **limits, constraints=self.limits, rng=0
+        )
+        if self._constrained is not None:
+            opt._constrained = self._constrained.again(self._distribution)
         opt._distribution = Distribution(opt._start, self._distribution.rng)
         opt._archive = self._archive
         opt.seed, opt.restart, opt.space = None, self.restart + 1, self.space
@@ -729,7 +860,9 @@ class Optimizer(Generic[X, Xs]):
             points.append(Point(Name(evaluation, digest_of(x)).id, self._to_user(x)))
         return points
 
-    def _tell_overlapping(self, scheduler: OverlapScheduler, name: Name, f: float, lost: bool) -> None:
+    def _tell_overlapping(
+        self, scheduler: OverlapScheduler, name: Name, f: float, lost: bool, outputs: Vector | None
+    ) -> None:
         """Report a pending point; others have their value already and are ignored."""
         evaluation = name.evaluation
         known = scheduler.out.get(evaluation)
@@ -742,7 +875,7 @@ class Optimizer(Generic[X, Xs]):
         if known is not None and lost:
             scheduler.give_back(evaluation)
         elif known is not None:
-            scheduler.tell(evaluation, f)
+            scheduler.tell(evaluation, f, outputs)
 
     def _name(self, current: Generation, slot: int) -> Name:
         return Name(self._id(current, slot), digest_of(current.x[slot]))
@@ -750,9 +883,9 @@ class Optimizer(Generic[X, Xs]):
     def _id(self, current: Generation, slot: int) -> EvaluationId:
         return EvaluationId(self.restart, self.generation, slot, int(current.redraws[slot]))
 
-    def _tell_one(self, name: Name, f: float, lost: bool) -> None:
+    def _tell_one(self, name: Name, f: float, lost: bool, outputs: Vector | None) -> None:
         if self.overlap_scheduler is not None:
-            return self._tell_overlapping(self.overlap_scheduler, name, f, lost)
+            return self._tell_overlapping(self.overlap_scheduler, name, f, lost, outputs)
         evaluation, slot = name.evaluation, name.evaluation.slot
         if evaluation[:2] < (self.restart, self.generation):
             return  # its generation has ended
@@ -769,7 +902,7 @@ class Optimizer(Generic[X, Xs]):
             return
         if lost:
             return current.take_back(slot)
-        current.keep(np.array([slot]), np.array([f]))
+        current.keep(np.array([slot]), np.array([f]), None if outputs is None else outputs[None])
         self._asked = None
         self._count_in_order(current)
 
@@ -777,18 +910,26 @@ class Optimizer(Generic[X, Xs]):
         """Count the stored values that are next in slot order, up to the first that reaches the target."""
         slots = current.next_out_of_order()
         f = current.f[slots]
+        outputs = None if current.outputs is None else current.outputs[slots]
         if self.target is not None and not go_on:
-            hits = np.flatnonzero((f <= self.target) & np.isfinite(f))
+            hits = self._hits(f, outputs)
             n = 0 if self._best.fun <= self.target else hits[0] + 1 if hits.size else len(f)
             slots, f = slots[:n], f[:n]
+            outputs = None if outputs is None else outputs[:n]
         if len(slots):
-            self._count(current, slots, f)
+            self._count(current, slots, f, outputs)
 
-    def _count(self, current: Generation, slots: NDArray[np.intp], f: NDArray[np.float64]) -> None:
+    def _count(
+        self,
+        current: Generation,
+        slots: NDArray[np.intp],
+        f: NDArray[np.float64],
+        outputs: NDArray[np.float64] | None,
+    ) -> None:
         """Count the values of open slots in this order; the last ones complete the generation."""
         self._asked = None
-        feasible = self._record(current.points(slots), f)
-        current.fill(slots, f)
+        feasible = self._record(current.points(slots), f, outputs)
+        current.fill(slots, f, outputs)
         if self._start.repeats and current.complete:
             self._fill_duplicates(current)
         if self._start.max_redraws is not None and current.complete and current.poll is None:
@@ -830,6 +971,7 @@ class Optimizer(Generic[X, Xs]):
                 self._current = proposed
                 return proposed
         z, x, inside = self._distribution.draw(self._distribution.draws)
+        constrained = self._constrained
         if self.exploring is not None:
             x = self._distribution.nearest(self.exploring.next_points(self.rng, x))
             if len(x) < len(z) * (2 if self.strategy.mirrored else 1):
@@ -840,8 +982,11 @@ class Optimizer(Generic[X, Xs]):
         ):
             self._current = waiting
             return waiting
+        if constrained is not None and constrained.pending is not None and self.exploring is None:
+            x = np.concatenate([x, constrained.pending.x[None]])
+            inside = None if inside is None else np.append(inside, True)
         screened = self._screen(x, inside)
-        self._current = current = Generation.of(z, x, screened)
+        self._current = current = Generation.of(z, x, screened, self._n_outputs)
         if self._start.max_redraws is not None and screened is not None:
             self._redraw(current, np.flatnonzero(screened.failed))
         return current
@@ -851,9 +996,9 @@ class Optimizer(Generic[X, Xs]):
     ) -> Screened | None:
         """Decide which of these points are evaluated beside the open ones of the current generation."""
         if not self._start.repeats:
-            return screen(x, inside, None)
+            return screen(x, inside, None, n_outputs=self._n_outputs)
         pending = () if current is None else current.x[current.open]
-        screened = screen(x, inside, self._archive, pending)
+        screened = screen(x, inside, self._archive, pending, self._n_outputs)
         self.n_repeated += 0 if screened is None else screened.n_known
         return screened
 
@@ -872,8 +1017,13 @@ class Optimizer(Generic[X, Xs]):
         """Begin a generation that evaluates these points, at most λ, and leaves the other slots unused."""
         size = self._distribution.population_size
         x = np.resize(points, (size, len(self.x0)))
-        self._current = current = Generation.of(z, x, poll_only(len(points), size))
+        self._current = current = Generation.of(z, x, poll_only(len(points), size), self._n_outputs)
         return current
+
+    @property
+    def _n_outputs(self) -> int:
+        """The number of outputs that have limits."""
+        return 0 if self._constrained is None else len(self._constrained.limits)
 
     def _take_poll(self, current: Generation, polled: int) -> None:
         """Restart the distribution at a better neighbour, or note that there is none."""
@@ -889,26 +1039,51 @@ class Optimizer(Generic[X, Xs]):
         slots = current.duplicates
         if slots.size:
             values = [self._archive.get(x) for x in current.x[slots]]
-            current.fill_duplicates(slots, np.array(values, dtype=np.float64))
+            outputs = None
+            if self._constrained is not None:
+                outputs = np.array([self._archive.outputs(x) for x in current.x[slots]])
+            current.fill_duplicates(slots, np.array(values, dtype=np.float64), outputs)
             self.n_repeated += len(slots)
 
-    def _record(self, x: NDArray[np.float64], f: NDArray[np.float64]) -> list[float]:
+    def _record(
+        self, x: NDArray[np.float64], f: NDArray[np.float64], outputs: NDArray[np.float64] | None
+    ) -> list[float]:
         """Count evaluations, update the best point and the archive; return the feasible values."""
         feasible = _feasible_values(f)
-        if feasible and (low := min(feasible)) < self._best.fun:
-            i = int((f == low).argmax())
-            point = x[i].copy()
-            point.setflags(write=False)
-            self._best = Best(point, low, self.evaluations + i + 1)
-            self._polled = 0
+        if feasible:
+            self._take_best(x, f, outputs, self.evaluations + 1)
         if self._start.repeats:
-            for point, value in zip(x, f.tolist(), strict=True):
-                self._archive.add(point, value)
+            rows: Any = [None] * len(f) if outputs is None else outputs
+            for point, value, row in zip(x, f.tolist(), rows, strict=True):
+                self._archive.add(point, value, row)
         self.evaluations += len(f)
         self.n_infeasible += len(f) - len(feasible)
         return feasible
 
-    def note(self, x: NDArray[np.float64], value: float) -> None:
+    def _take_best(
+        self,
+        x: NDArray[np.float64],
+        f: NDArray[np.float64],
+        outputs: NDArray[np.float64] | None,
+        first: int,
+    ) -> None:
+        """Update the best point by these; first: the number of the first evaluation, 0 if known before."""
+        constrained = self._constrained
+        if constrained is not None:
+            assert outputs is not None
+            constrained.best.add(x, f, outputs)
+        attained = self.attained(f, outputs)
+        low = min(_feasible_values(attained), default=np.inf)
+        if low < self._best.fun:
+            i = int((attained == low).argmax())
+            point = x[i].copy()
+            point.setflags(write=False)
+            self._best = Best(point, low, first and first + i)
+            self._polled = 0
+            if constrained is not None and outputs is not None:
+                constrained.note_best(outputs[i])
+
+    def note(self, x: NDArray[np.float64], value: float, outputs: Vector | None = None) -> None:
         """Store a known value that does not count as an evaluation; it may be the best.
 
         Parameters
@@ -917,15 +1092,14 @@ class Optimizer(Generic[X, Xs]):
             The point in internal coordinates, (d,).
         value : float
             Its value; NaN if it fails.
+        outputs : ndarray, optional
+            With limits: its outputs that have limits, (k,).
         """
-        self.remember(x, value)
-        if value < self._best.fun:
-            x = x.copy()
-            x.setflags(write=False)
-            self._best = Best(x, value, self.evaluations)
-            self._polled = 0
+        self.remember(x, value, outputs)
+        rows = None if outputs is None else outputs[None]
+        self._take_best(x[None], np.array([value]), rows, self.evaluations)
 
-    def note_outside(self, x: NDArray[np.float64], value: float) -> None:
+    def note_outside(self, x: NDArray[np.float64], value: float, outputs: Vector | None = None) -> None:
         """Store a point that was evaluated outside this search; on a grid it may be the best.
 
         Parameters
@@ -934,11 +1108,15 @@ class Optimizer(Generic[X, Xs]):
             The point in internal coordinates, (d,).
         value : float
             Its value; NaN if it fails.
+        outputs : ndarray, optional
+            With limits: its outputs that have limits, (k,).
         """
         if self._surrogate is not None:
             self._surrogate.note(x, value)
+        if self._constrained is not None and outputs is not None:
+            self._constrained.best.add(x[None], np.array([value]), outputs[None])
         if self._start.grid is not None:
-            self.note(x, value)
+            self.note(x, value, outputs)
 
     def _redraw(self, current: Generation, slots: NDArray[np.intp]) -> None:
         """Resample: each failed slot gets a new draw, in slot order."""
@@ -965,20 +1143,26 @@ class Optimizer(Generic[X, Xs]):
         else:
             before = self.sigma
             z, f = current.z, current.f
+            if self._constrained is not None:
+                z, f = current.z, self._merits(self._constrained, current)
+                feasible = _feasible_values(f)
             if self._surrogate is not None and values is not None:
                 z, f = ranked_slots(self, self._surrogate, current, values)
             # Updates from failures alone would contract the search to the start, which fails too.
             lost = self.start_failed or (self._explorer is not None and self._explorer.needs_success)
             if not (lost and self._best.x is None):
                 self._distribution.update(z, f)
+            if self._constrained is not None:
+                self._constrained.adapt(self._distribution)
             # On a grid σ may shrink without limit while the margin keeps the steps.
             shrinkage = 0.0 if self._start.repeats else math.log(before) - math.log(self.sigma)
             # Points that the models rank count as the evaluations that they stand for.
             n_feasible = len(feasible) + int(
                 np.count_nonzero(np.isfinite(f[current.source[: len(f)] == Source.PREDICTED]))
             )
-            self._recent.add(feasible, current.evaluated > 0, len(current.f), shrinkage, n_feasible)
-            self._feasible_share = n_feasible / len(current.f)
+            size = len(f) if self._constrained is not None else len(current.f)
+            self._recent.add(feasible, current.evaluated > 0, size, shrinkage, n_feasible)
+            self._feasible_share = n_feasible / size
             if self.gains is not None:
                 shape = self._distribution.shape
                 self.gains.add(current.x, current.f, float(shape.sigma) * float(shape.axis_lengths.max()))
@@ -988,6 +1172,13 @@ class Optimizer(Generic[X, Xs]):
         self._current = self._asked = None
         if self._start.repeats:
             self._archive.forget_oldest()
+
+    def _merits(self, constrained: Constrained, current: Generation) -> NDArray[np.float64]:
+        """Return what ranks the draws of a generation under limits, (λ,); a projected point has no draw."""
+        assert current.outputs is not None
+        mirrored = self.strategy.mirrored and self.overlap_scheduler is None
+        size = len(current.z) * (2 if mirrored else 1)
+        return constrained.rank(current.x, current.f, current.outputs, size, mirrored)
 
     def _explore(self, explorer: Explorer, current: Generation) -> None:
         """Note a generation; begin the search when it is known where."""
@@ -1094,7 +1285,8 @@ class Optimizer(Generic[X, Xs]):
         arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(self._feasible_share)}
         parts = [self._start.dump(), self._distribution.dump(), self._recent.dump(), dump_best(self._best)]
         parts.append(self._archive.dump())
-        parts += [part.dump() for part in (self._explorer, self.gains, self._surrogate) if part is not None]
+        optional = (self._explorer, self.gains, self._surrogate, self._constrained)
+        parts += [part.dump() for part in optional if part is not None]
         if self._current is not None:
             parts.append(self._current.dump())
         if self.overlap_scheduler is not None:
@@ -1146,8 +1338,17 @@ class Optimizer(Generic[X, Xs]):
             raise SnapshotError(f"kind {metadata['kind']!r}, wanted {KIND!r}")
         limits = {name: metadata[name] for name in LIMITS}
         start = Start.restore(metadata, arrays)
-        opt = cls(**start.arguments(), **limits, rng=0, overlap=metadata.get("overlap", 0.0))
+        constraints = Limits.from_json(metadata["constraints"]) if "constraints" in metadata else None
+        opt = cls(
+            **start.arguments(),
+            **limits,
+            rng=0,
+            overlap=metadata.get("overlap", 0.0),
+            constraints=constraints,
+        )
         d = len(start.x0)
+        if opt._constrained is not None:
+            opt._constrained.restore(metadata, arrays)
         if "parameters" in metadata:
             opt.space = Space.from_json(metadata["parameters"])
             if len(opt.space.names) != d:
@@ -1163,7 +1364,7 @@ class Optimizer(Generic[X, Xs]):
         opt._polled = count(metadata["polled"])
         opt._feasible_share = float(shaped(arrays["feasible_share"], ()))
         opt._best = restore_best(metadata, arrays, d)
-        opt._archive.restore(arrays)
+        opt._archive.restore(arrays, opt._n_outputs)
         if "surrogate" in metadata:
             opt._surrogate = Surrogate.restore(metadata, arrays)
         opt._explorer = None
@@ -1183,9 +1384,13 @@ class Optimizer(Generic[X, Xs]):
                 drawn.draws,
                 drawn.population_size,
                 d,
-                any_size=opt._surrogate is not None,
+                any_size=opt._surrogate is not None or opt._constrained is not None,
+                n_outputs=opt._n_outputs,
             )
             opt._check_duplicates(opt._current)
+            points, draws = len(opt._current.f), len(opt._current.z) * (2 if opt.strategy.mirrored else 1)
+            if opt._constrained is not None and points - draws not in (0, 1):
+                raise SnapshotError(f"{points} points for {draws} draws")
         return opt
 
 

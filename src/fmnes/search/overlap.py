@@ -107,6 +107,8 @@ class OverlapScheduler:
         """The pending points that are not under evaluation."""
         self._answered: dict[EvaluationId, tuple[DrawnPoint, float, int]] = {}
         """Points of the current generation, with value (NaN: failed) and its `Source`."""
+        self._outputs: dict[EvaluationId, Vector] = {}
+        """With limits: the outputs of the evaluated ones. (k,)"""
         self._block: Block | None = None
         self._next = 0
         """All points of the block before this slot were handed out."""
@@ -169,13 +171,15 @@ class OverlapScheduler:
         if name in self.out and name not in self._again:
             self._again.append(name)
 
-    def tell(self, name: EvaluationId, f: float) -> bool:
+    def tell(self, name: EvaluationId, f: float, outputs: Vector | None = None) -> bool:
         """Store the value of a pending point, not finite if it failed; return whether a generation ended."""
         given = self.out.pop(name)
         if name in self._again:
             self._again.remove(name)
         value = f if math.isfinite(f) else math.nan
-        self._opt._record(given.x[None], np.array([value]))
+        self._opt._record(given.x[None], np.array([value]), None if outputs is None else outputs[None])
+        if outputs is not None:
+            self._outputs[name] = outputs
         self._answered[name] = (given, value, Source.EVALUATED)
         return self._close_if_complete()
 
@@ -213,8 +217,11 @@ class OverlapScheduler:
         generation.source = np.array([source for _, _, source in rows], dtype=np.int8)
         generation.f = f
         generation.evaluated = int(np.count_nonzero(generation.source == Source.EVALUATED))
+        if opt.limits is not None:
+            nothing = np.full(len(opt.limits), np.nan)
+            generation.outputs = np.array([self._outputs.get(name, nothing) for name in names])
         opt._update(generation, f[np.isfinite(f)].tolist())
-        self._answered = {}
+        self._answered, self._outputs = {}, {}
         self._block = None
         self.out = {name: given._replace(z=None) for name, given in self.out.items()}
         return True
@@ -234,6 +241,10 @@ class OverlapScheduler:
         }
         if self._block is not None:
             arrays["overlap.z"] = self._block.z
+        if self._opt.limits is not None:
+            nothing = np.full(len(self._opt.limits), np.nan)
+            rows = [self._outputs.get(name, nothing) for name in points]
+            arrays["overlap.outputs"] = np.array(rows).reshape(-1, len(self._opt.limits))
         return {"overlap_out": len(self.out)}, arrays
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -246,6 +257,8 @@ class OverlapScheduler:
         source = read_sources(arrays["overlap.source"], n)
         x, _ = distribution.seen(y)
         x.setflags(write=False)
+        limits = self._opt.limits
+        outputs = None if limits is None else shaped(arrays["overlap.outputs"], (n, len(limits)))
         for i, (generation, slot) in enumerate(names.tolist()):
             if generation == self._opt.generation and block is not None and 0 <= slot < len(block.z):
                 given = DrawnPoint(x[i], y[i], block.z[slot])
@@ -259,3 +272,5 @@ class OverlapScheduler:
                 self._again.append(name)
             else:
                 self._answered[name] = (given, float(values[i]), int(source[i]))
+                if outputs is not None:
+                    self._outputs[name] = outputs[i]

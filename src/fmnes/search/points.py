@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.arguments import shown
+from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, from_return
@@ -71,12 +72,17 @@ def digest_of(x: Vector) -> str:
 Floats = NDArray[np.float64]
 
 
-def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
-    """Return reported values as floats (NaN: failed), and a mask of lost ones or None. (n,)"""
+def read_values(
+    values: Any, n: int, limits: Limits | None = None
+) -> tuple[Floats, NDArray[np.bool_] | None, Floats | None]:
+    """Return reported values as floats (NaN: failed), and a mask of lost ones or None. (n,)
+
+    With limits also the outputs that have limits (n, k); else None.
+    """
+    if limits is not None:
+        return _read_outcomes(values, n, limits)
     if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,):
-        return values.copy(), None  # the usual case, fast
-    if isinstance(values, (str, bytes, Mapping, Set)):
-        raise ArgumentError(f"tell: found {type(values).__name__}, wanted a sequence of {n} values")
+        return values.copy(), None, None  # the usual case, fast
     try:
         array = np.asarray(values)
     except ValueError:  # a ragged list: the loop below names the bad element
@@ -85,32 +91,43 @@ def read_values(values: Any, n: int) -> tuple[Floats, NDArray[np.bool_] | None]:
         if array.size != n or array.ndim not in (1, 2) or len(array) != n:
             found = f"{array.size} values" if array.ndim == 1 else f"an array of shape {array.shape}"
             raise _wrong_count(found, n)
-        return array.reshape(n).astype(np.float64), None
+        return array.reshape(n).astype(np.float64), None, None
+    return _read_outcomes(values, n, None)
+
+
+def _read_outcomes(
+    values: Any, n: int, limits: Limits | None
+) -> tuple[Floats, NDArray[np.bool_], Floats | None]:
+    if isinstance(values, (str, bytes, Mapping, Set)):
+        raise ArgumentError(f"tell: found {type(values).__name__}, wanted a sequence of {n} values")
     try:
         items = list(values)
     except TypeError:
         raise ArgumentError(f"tell: found {values!r}, wanted a sequence of {n} values") from None
     if len(items) != n:
         raise _wrong_count(f"{len(items)} values", n)
-    outcomes = [_outcome(i, item) for i, item in enumerate(items)]
-    f = np.array([o.value if o.status == "value" else np.nan for o in outcomes])
-    return f, np.array([o.status == "lost" for o in outcomes], dtype=bool)
+    outcomes = [_outcome(f"value {i}: ", item, limits) for i, item in enumerate(items)]
+    f = np.array([o.value if o.status == "value" else np.nan for o in outcomes], dtype=np.float64)
+    outputs = None
+    if limits is not None:
+        outputs = np.array([limits.row(o) for o in outcomes]).reshape(n, len(limits))
+    return f, np.array([o.status == "lost" for o in outcomes], dtype=bool), outputs
 
 
-def read_value(value: Any) -> tuple[float, bool]:
-    """Return one reported value as a float, and whether it was lost."""
+def read_value(value: Any, limits: Limits | None = None) -> tuple[float, bool, Floats | None]:
+    """Return one reported value as a float, whether it was lost, and with limits its outputs (k,)."""
+    outcome = _outcome("", value, limits)
+    outputs = None if limits is None else limits.row(outcome)
+    return outcome.value if outcome.status == "value" else np.nan, outcome.status == "lost", outputs
+
+
+def _outcome(which: str, item: Any, limits: Limits | None) -> Outcome:
     try:
-        outcome = from_return(value)
+        if limits is None:
+            return from_return(item)
+        return limits.check(from_return(limits.name_outputs(item)))
     except TypeError as error:
-        raise ArgumentError(f"tell: {error}") from None
-    return outcome.value if outcome.status == "value" else np.nan, outcome.status == "lost"
-
-
-def _outcome(i: int, item: Any) -> Outcome:
-    try:
-        return from_return(item)
-    except TypeError as error:
-        raise ArgumentError(f"tell: value {i}: {error}") from None
+        raise ArgumentError(f"tell: {which}{error}") from None
 
 
 def _wrong_count(found: str, n: int) -> ArgumentError:

@@ -44,6 +44,8 @@ class Screened(NamedTuple):
     """A `Source` for each point. (n,)"""
     values: Floats
     """Values of the known points; NaN for a failed point, and where there is no value yet. (n,)"""
+    outputs: Floats | None = None
+    """With limits: their outputs that have limits. (n, k)"""
 
     @property
     def failed(self) -> NDArray[np.bool_]:
@@ -58,13 +60,18 @@ class Screened(NamedTuple):
 
 
 def screen(
-    x: Floats, inside: NDArray[np.bool_] | None, archive: Archive | None, pending: Iterable[Floats] = ()
+    x: Floats,
+    inside: NDArray[np.bool_] | None,
+    archive: Archive | None,
+    pending: Iterable[Floats] = (),
+    n_outputs: int = 0,
 ) -> Screened | None:
     """Decide for each point of x whether it is evaluated; None: all are.
 
     inside: which points satisfy the bounds; None: all.
     archive: the evaluated points; None: points do not repeat.
     pending: points of the same generation that are evaluated already.
+    n_outputs: outputs that have limits.
     """
     if archive is None and (inside is None or inside.all()):
         return None
@@ -72,16 +79,19 @@ def screen(
     if inside is not None:
         source[~inside] = Source.OUTSIDE
     values = np.full(len(x), np.nan)
+    outputs = np.full((len(x), n_outputs), np.nan) if n_outputs else None
     if archive is not None:
         evaluated = {point.tobytes() for point in pending}
         for i in np.flatnonzero(source == Source.EVALUATED).tolist():
             if (value := archive.get(x[i])) is not None:
                 source[i], values[i] = Source.KNOWN, value
+                if outputs is not None:
+                    outputs[i] = archive.outputs(x[i])
             elif (key := x[i].tobytes()) in evaluated:
                 source[i] = Source.DUPLICATE
             else:
                 evaluated.add(key)
-    return Screened(source, values)
+    return Screened(source, values, outputs)
 
 
 def poll_only(n: int, size: int) -> Screened:

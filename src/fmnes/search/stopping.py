@@ -402,9 +402,9 @@ def fails_at(search: Optimizer, stop: Stop) -> bool:
     """Do points fail in the region where the search ended?
 
     An ill-conditioned distribution lies along a failing region without points in it, so all evaluations are
-    counted there.
+    counted there. Under limits it lies along them.
     """
-    many = search.n_infeasible > FAILING_SHARE * search.evaluations
+    many = search.n_infeasible > FAILING_SHARE * search.evaluations or search.limits is not None
     return search._recent.failing or (many and stop.reason is StopReason.ILL_CONDITIONED)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -156,10 +157,11 @@ class LogReader:
     path: Path
     _db: sqlite3.Connection
 
-    def find(self, restart: int, generation: int) -> dict[EvaluationId, list[Known]]:
-        """The evaluations of one generation: the attempts at each point, in order."""
+    def find(self, restart: int, generation: int, outputs: bool = False) -> dict[EvaluationId, list[Known]]:
+        """The evaluations of one generation: the attempts at each point, in order. outputs: with these."""
         found: dict[EvaluationId, list[Known]] = {}
-        for row in self._select("WHERE restart = ? AND generation = ?", (int(restart), int(generation))):
+        where = "WHERE restart = ? AND generation = ?"
+        for row in self._select(where, (int(restart), int(generation)), outputs=outputs):
             tries = found.setdefault(row.key.point, [])
             tries.append(Known(row.key.attempt, row.outcome, row.x_hash))
         return found
@@ -171,13 +173,14 @@ class LogReader:
             row = self._db.execute(query).fetchone()
             return None if row is None else (int(row[0]), int(row[1]))
 
-    def since(self, restart: int, generation: int) -> Iterator[Logged]:
-        """The evaluations of a search from this generation on, by key."""
-        return self._select("WHERE restart = ? AND generation >= ?", (int(restart), int(generation)), x="x")
+    def since(self, restart: int, generation: int, outputs: bool = False) -> Iterator[Logged]:
+        """The evaluations of a search from this generation on, by key. outputs: with these."""
+        where = "WHERE restart = ? AND generation >= ?"
+        return self._select(where, (int(restart), int(generation)), x="x", outputs=outputs)
 
-    def rows(self) -> Iterator[Logged]:
-        """All evaluations, by key."""
-        return self._select("", (), x="x")
+    def rows(self, outputs: bool = False) -> Iterator[Logged]:
+        """All evaluations, by key. outputs: with these."""
+        return self._select("", (), x="x", outputs=outputs)
 
     def count(self) -> int:
         with self._reading():
@@ -271,11 +274,20 @@ class LogReader:
             (tally.rows,) = self._db.execute("SELECT count(*) FROM evaluations").fetchone()
         return tally
 
-    def _select(self, where: str, parameters: _Key, x: str = "NULL") -> Iterator[Logged]:
+    def _select(
+        self, where: str, parameters: _Key, x: str = "NULL", outputs: bool = False
+    ) -> Iterator[Logged]:
         query = f"SELECT {COLUMNS}, {x} FROM evaluations {where} ORDER BY {KEY}"
+        more: dict[tuple[int, ...], Outputs | None] = {}
         with self._reading():
+            if outputs and self._version() > 1:
+                found = self._db.execute(f"SELECT {KEY}, data, checksum FROM more {where}", parameters)
+                more = {row[:5]: decode_more(row) for row in found}
             for row in self._db.execute(query, parameters):
-                yield decode(row)
+                logged = decode(row)
+                if more:
+                    logged = logged._replace(outcome=replace(logged.outcome, outputs=more.get(row[:5])))
+                yield logged
 
     def _version(self) -> int:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()

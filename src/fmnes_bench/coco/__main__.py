@@ -20,6 +20,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--budget", type=int)
     parser.add_argument("--workers", type=int)
     parser.add_argument("--out", default="coco")
+    parser.add_argument("--constraints", default="failures")
     parser.add_argument("--data", action="store_true")
     options = vars(parser.parse_args(arguments))
     try:

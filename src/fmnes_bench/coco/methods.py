@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes.run.minimize import minimize
 from fmnes.strategies import METHODS as OURS
-from fmnes_bench import peers
+from fmnes_bench import constraints, peers
 from fmnes_bench.coco.problems import Recorder
 from fmnes_bench.peers import Evaluate, Finished, Start
 
@@ -74,6 +74,8 @@ def nomad(evaluate: Evaluate, start: Start, max_evaluations: int, seed: int) -> 
     )
 
 
+#: Methods that are given the values of violated constraints.
+WITH_VALUES = ("afm-nes-values", "afm-nes-models", "cma-al", "cobyqa", "de")
 PEERS = ("cma-ipop", "cma-bipop", "cmawm", "nomad", "random")
 #: NOMAD is for few parameters and few evaluations: its models cost milliseconds an evaluation at d = 5.
 NOMAD_DIMENSIONS, NOMAD_BUDGET = 10, 500
@@ -81,11 +83,13 @@ NOMAD_DIMENSIONS, NOMAD_BUDGET = 10, 500
 
 def method_named(name: str) -> Method:
     """A method of `minimize` by name, with "-bipop" appended for BIPOP restarts, or a peer."""
+    if name in WITH_VALUES:
+        return cast(Method, constraints.METHODS[name])
     if name in PEERS:
         return functools.partial(theirs, name=name)
     plain = name.removesuffix("-bipop")
     if plain not in OURS:
-        known = [*OURS, *(f"{ours}-bipop" for ours in OURS), *PEERS]
+        known = [*OURS, *(f"{ours}-bipop" for ours in OURS), *PEERS, *WITH_VALUES]
         raise ArgumentError(
             f"methods: found {name!r}, wanted some of {', '.join(known)}{nearest(name, known)}"
         )
@@ -94,6 +98,10 @@ def method_named(name: str) -> Method:
 
 def check_method(name: str, suite: str) -> None:
     """Try one evaluation, so that a missing package or an unsupported suite is reported before any run."""
+    if name in WITH_VALUES:
+        if suite != "bbob-constrained":
+            raise ArgumentError(f"methods: found {name!r} on {suite}, wanted it on bbob-constrained")
+        return constraints.check_methods([name])
     d, mixed = 4, suite == "bbob-mixint"
     start = Start(
         np.ones(d), np.ones(d), np.full(d, -5.0), np.full(d, 5.0), mixed, np.arange(d) < (2 if mixed else 0)

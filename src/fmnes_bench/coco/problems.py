@@ -27,9 +27,16 @@ class Recorder:
     """The objective as every method sees it: a number, or NaN where the evaluation failed."""
 
     def __init__(
-        self, fun: Callable[[NDArray[np.float64]], float], optimum: float, max_evaluations: int
+        self,
+        fun: Callable[[NDArray[np.float64]], float],
+        optimum: float,
+        max_evaluations: int,
+        limits: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None,
     ) -> None:
-        self._fun = fun
+        """limits: the numbers g ≤ 0 of a point, for methods that call `both`."""
+        self._fun, self._limits = fun, limits
+        m = 0 if limits is None else len(limits(np.zeros(0)))
+        self.equality, self.tolerances = np.zeros(m, dtype=bool), np.zeros(m)
         self._optimum = optimum
         self._left = max_evaluations
         self.evaluations = 0
@@ -52,11 +59,29 @@ class Recorder:
         if not np.isfinite(value):
             self.failed += 1
             return np.nan
+        self._note(value)
+        return value
+
+    def both(self, x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """f and the numbers g of one evaluation; a violated point counts as failed here only."""
+        assert self._limits is not None
+        if self.finished:
+            raise Finished
+        self._left -= 1
+        self.evaluations += 1
+        x = np.asarray(x, dtype=float)
+        value, g = self._fun(x), np.asarray(self._limits(x), dtype=float)
+        if (g > 0).any():
+            self.failed += 1
+        else:
+            self._note(value)
+        return value, g
+
+    def _note(self, value: float) -> None:
         if value - self._optimum < self.best:
             self.best = value - self._optimum
             while len(self.hits) < len(TARGETS) and self.best <= TARGETS[len(self.hits)]:
                 self.hits.append(self.evaluations)
-        return value
 
 
 def area(hits: Sequence[int], d: int, budget: int) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.strategies import METHODS as OURS
+from fmnes_bench.coco.methods import WITH_VALUES
 from fmnes_bench.coco.problems import SUITES, TARGETS, Case, area
 from fmnes_bench.coco.runs import Run
 from fmnes_bench.markdown import table
@@ -89,7 +90,10 @@ def markdown(runs: Sequence[Run]) -> str:
 
 
 def explanation(suite: str) -> str:
-    failed = " A violated constraint is a failed evaluation." if suite == "bbob-constrained" else ""
+    failed = ""
+    if suite == "bbob-constrained":
+        failed = " A violated constraint is a failed evaluation, but for methods that are given its value: "
+        failed += f"{', '.join(WITH_VALUES)}."
     return (
         f"Area under the runtime curve: for each problem and each of {len(TARGETS)} targets "
         f"f − f_opt ≤ {TARGETS[0]:g} … {TARGETS[-1]:g} that was reached at evaluation t, "
@@ -163,7 +167,7 @@ def _table(title: str, found: Areas, parts: Sequence[Part]) -> list[str]:
 
 
 def is_ours(method: str) -> bool:
-    return method.removesuffix("-bipop") in OURS
+    return method.removesuffix("-bipop") in OURS or method.startswith("afm-nes-")
 
 
 def _against_peers(found: Areas, parts: Sequence[Part]) -> list[str]:

@@ -8,11 +8,12 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fmnes_bench.coco.methods import NOMAD_BUDGET, NOMAD_DIMENSIONS, method_named
+from fmnes_bench.coco.methods import NOMAD_BUDGET, NOMAD_DIMENSIONS, WITH_VALUES, method_named
 from fmnes_bench.coco.problems import (
     Case,
     Recorder,
@@ -73,11 +74,23 @@ def run_job(case: Case, method: str, budget: int, data: Path | None = None) -> R
     started = time.perf_counter()
     with opened(case, observer) as problem, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # the peers warn about failed values
-        fun = Recorder(lambda x: evaluate(problem, x), optimum, job.max_evaluations)
+        fun = recorder(problem, method, optimum, job.max_evaluations)
         with contextlib.suppress(Finished):
             search(fun, start_of(case, problem), job.max_evaluations, seed)
     seconds = time.perf_counter() - started
     return Run(job, fun.evaluations, fun.failed, fun.best, seconds, tuple(fun.hits))
+
+
+def recorder(problem: Any, method: str, optimum: float, max_evaluations: int) -> Recorder:
+    """The problem as this method sees it: violated points have failed, or their values are reported."""
+    if method not in WITH_VALUES:
+        return Recorder(lambda x: evaluate(problem, x), optimum, max_evaluations)
+    m = problem.number_of_constraints
+
+    def limits(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(problem.constraint(x)) if len(x) else np.zeros(m)
+
+    return Recorder(lambda x: float(problem(x)), optimum, max_evaluations, limits)
 
 
 # -- The folder of a study: runs.csv with one line per run, and configuration.json.

@@ -11,11 +11,14 @@ from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, nearest
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco import report
-from fmnes_bench.coco.methods import NOMAD_DIMENSIONS, check_method
+from fmnes_bench.coco.methods import NOMAD_DIMENSIONS, WITH_VALUES, check_method
 from fmnes_bench.coco.problems import SUITES, Case, package
 from fmnes_bench.coco.runs import Job, jobs_for, open_store, run_job
 from fmnes_bench.trials import run_all
 
+CONSTRAINED = "bbob-constrained"
+#: Methods that are given the values of constraints.
+WITH_LIMITS = "afm-nes-values,cma-al"
 METHODS = ",".join(name for name in ("afm-nes", "fm-nes", "cma-es") if name in OURS) + ",cma-ipop,cma-bipop"
 
 
@@ -30,11 +33,13 @@ def coco(
     workers: int | None = None,
     out: str | Path = "coco",
     data: bool = False,
+    constraints: str = "failures",
     progress: Callable[[float, float], None] | None = None,
 ) -> str:
     """Run the methods on a suite of COCO; the report, which is also in the folder `out` with a plot.
 
     suite: "bbob", "bbob-constrained" (every violated constraint is a failed evaluation) or "bbob-mixint".
+    constraints: on `bbob-constrained`: "failures", or "values": methods that are given them are the default.
     methods: names separated by commas, ours and the peers'; by default the main ones.
     dimensions, instances: such as "2,5,10" or "1-5"; those dimensions that the suite lacks are left out.
     functions: the same, or "odd", "even" or "all".
@@ -48,12 +53,19 @@ def coco(
             f"suite: found {suite!r}, wanted one of {', '.join(SUITES)}{nearest(suite, SUITES)}"
         )
     package()
-    methods = METHODS if methods is None else methods
+    if constraints not in ("failures", "values") or (constraints == "values" and suite != CONSTRAINED):
+        raise ArgumentError(
+            f"constraints: found {constraints!r} on {suite}, wanted failures, or values on {CONSTRAINED}"
+        )
+    if methods is None:
+        methods = WITH_LIMITS if constraints == "values" else METHODS
     names = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
     if not names:
         raise ArgumentError(
             f"methods: found {methods!r}, wanted names separated by commas, such as {METHODS}"
         )
+    if constraints == "values":
+        names = [name if name in WITH_VALUES else f"{name}-values" for name in names]
     for name in names:
         check_method(name, suite)
     known = SUITES[suite]

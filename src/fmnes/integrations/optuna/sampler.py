@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from fmnes.arguments import check_flag, check_number, check_rng, one_population_
 from fmnes.errors import ArgumentError, Lost
 from fmnes.integrations.optuna.ranges import Ranges, is_searched, parameters_of, start_near
 from fmnes.integrations.optuna.searches import MAX_DOUBLINGS, Patience, Searches, logger, seed_of
-from fmnes.integrations.optuna.trials import ENDED, TAG, Ledger, SearchOrigin
+from fmnes.integrations.optuna.trials import CONSTRAINTS, ENDED, TAG, Ledger, SearchOrigin
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
 
@@ -117,6 +117,9 @@ class FMNESSampler(BaseSampler):
         For all parameters that are not numbers with a range of their own; by default random.
     warn_independent_sampling : bool, optional
         Warn if `independent_sampler` is used.
+    constraints_func : callable, optional
+        As in Optuna's samplers: it takes a complete trial and returns numbers, which are violated above 0. Or
+        call `trial.set_constraint` in the objective.
 
     Raises
     ------
@@ -149,7 +152,11 @@ class FMNESSampler(BaseSampler):
         max_losses: int | None = None,
         independent_sampler: BaseSampler | None = None,
         warn_independent_sampling: bool = True,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
     ) -> None:
+        if constraints_func is not None and not callable(constraints_func):
+            raise ArgumentError(f"constraints_func: found {shown(constraints_func)}, wanted a function")
+        self._constraints_func = constraints_func
         self._method, self._population_size = settled(method, population_size)
         self._sigma0 = check_number("sigma0", sigma0, above=0)
         if self._sigma0 is not None and self._sigma0 > 1:
@@ -263,6 +270,9 @@ class FMNESSampler(BaseSampler):
         """Called by Optuna after each trial."""
         if state is TrialState.FAIL and TAG in trial.system_attrs and not _was_lost():
             study._storage.set_trial_system_attr(trial._trial_id, ENDED, True)
+        if self._constraints_func is not None and state is TrialState.COMPLETE:
+            found = [float(value) for value in self._constraints_func(trial)]
+            study._storage.set_trial_system_attr(trial._trial_id, CONSTRAINTS, found)
         self._independent_sampler.after_trial(study, trial, state, values)
 
     # -- what it knows ------------------------------------------------------------------------------------
@@ -300,12 +310,15 @@ class FMNESSampler(BaseSampler):
             raise ArgumentError(f"x0: found {found}, wanted some of {wanted}")
         parameters = parameters_of(ranges, starts, shares)
 
-        def make(k: int) -> Optimizer:
+        def make(k: int, constraints: tuple[str, ...]) -> Optimizer:
             size, seed = self._population_size, seed_of(founding.seed, k)
             if k and size is None:
                 size = Optimizer(parameters, method=self._method).population_size
             doubled = None if size is None else size * 2 ** min(k, MAX_DOUBLINGS)
-            return Optimizer(parameters, method=self._method, population_size=doubled, rng=seed)
+            limits = dict.fromkeys(constraints, (None, 0.0))
+            return Optimizer(
+                parameters, method=self._method, population_size=doubled, rng=seed, constraints=limits
+            )
 
         return Searches(digest, ranges, sign, make)
 

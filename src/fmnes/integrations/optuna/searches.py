@@ -21,7 +21,7 @@ import numpy as np
 from optuna.logging import get_logger
 
 from fmnes.integrations.optuna.ranges import PointMatch, Ranges, match_point, values_of
-from fmnes.integrations.optuna.trials import Entry, Ledger, Used
+from fmnes.integrations.optuna.trials import Entry, Ledger, Used, constraints_of
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.points import name_of
 
@@ -69,6 +69,7 @@ class Search:
     def __init__(self, k: int, optimizer: Optimizer, digest: str, ranges: Ranges, sign: float) -> None:
         self._k, self._digest, self._ranges, self._sign = k, digest, ranges, sign
         self.optimizer = optimizer
+        self._constraints = () if optimizer.limits is None else optimizer.limits.names
         self._history: list[Used] = []
         self._news = 0
         self.batch: list[Point] = []
@@ -85,7 +86,12 @@ class Search:
             self.batch.append(Point(name, id, values_of(self._ranges, x)))
 
     def still_fits(self, ledger: Ledger) -> bool:
-        """False: another process has gone on otherwise, at the same time, and is believed."""
+        """False: another process has gone on otherwise, at the same time, and is believed.
+
+        Or a trial has reported constraints that were not known: the points so far are the same with them.
+        """
+        if self._constraints != ledger.constraints:
+            return False
         news, self._news = ledger.news[self._news :], len(ledger.news)
         for digest, k, b in news:
             if (digest, k) == (self._digest, self._k) and b < len(self._history):
@@ -145,11 +151,12 @@ class Search:
             entry.judged = point.values, match_point(self._ranges, point.values, entry.trial)
         return entry.judged[1]
 
-    def _value(self, point: Point, trial: int, ledger: Ledger) -> float | None:
-        """The value for the optimizer; None: failed."""
+    def _value(self, point: Point, trial: int, ledger: Ledger) -> Any:
+        """The value for the optimizer, with the constraints if there are some; None: failed."""
         if trial == _GIVEN_UP or self._kinship(ledger.entries[trial], point) is PointMatch.OUTSIDE:
             return None
-        return self._sign * ledger.entries[trial].value
+        value = self._sign * ledger.entries[trial].value
+        return (value, constraints_of(ledger.entries[trial].trial)) if self._constraints else value
 
     def _answers(self, ledger: Ledger, patience: Patience) -> tuple[int, ...] | None:
         """For each point the first trial that ended; None if one has none."""
@@ -183,7 +190,14 @@ class Search:
 class Searches:
     """All searches of one kind in a study, made again from its trials whenever these say something else."""
 
-    def __init__(self, digest: str, ranges: Ranges, sign: float, make: Callable[[int], Optimizer]) -> None:
+    def __init__(
+        self,
+        digest: str,
+        ranges: Ranges,
+        sign: float,
+        make: Callable[[int, tuple[str, ...]], Optimizer],
+    ) -> None:
+        """make: the k-th optimizer, with limits on the constraints of these names."""
         self._digest, self._ranges, self._sign, self._make = digest, ranges, sign, make
         self._searches: list[Search] = []
         self.unwritten: list[Any] = []
@@ -209,7 +223,7 @@ class Searches:
     def _followed(self, k: int, ledger: Ledger, patience: Patience, number: int) -> Search:
         """The k-th search, as far as the trials go."""
         if k == len(self._searches) or not self._searches[k].still_fits(ledger):
-            search = Search(k, self._make(k), self._digest, self._ranges, self._sign)
+            search = Search(k, self._make(k, ledger.constraints), self._digest, self._ranges, self._sign)
             self._searches[k : k + 1] = [search]
             self.unwritten = [said for said in self.unwritten if said[0] != k]
         self.unwritten += self._searches[k].go_on(ledger, patience, number)

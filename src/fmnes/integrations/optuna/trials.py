@@ -30,7 +30,7 @@ TAG = "fmnes:tag"
 #: the value of the point is unknown.
 ENDED = "fmnes:ended"
 _NAME = re.compile(r"(\d{1,9}-){3}\d{1,9}", re.ASCII)
-_CONSTRAINTS = "constraints"
+CONSTRAINTS = "constraints"
 _UNFINISHED = (TrialState.RUNNING, TrialState.WAITING)
 
 #: One generation of one search: digest, search, batch.
@@ -72,7 +72,7 @@ class Entry:
     def value(self) -> float:
         """NaN: the point failed."""
         trial = self.trial
-        if trial.state is not TrialState.COMPLETE or trial.value is None or _is_violated(trial):
+        if trial.state is not TrialState.COMPLETE or trial.value is None:
             return math.nan
         return trial.value
 
@@ -100,6 +100,8 @@ class Ledger:
         """Every batch that a trial has mentioned."""
         self.longest = 0.0
         """Seconds of the longest complete trial; those that fail may do so at once."""
+        self.constraints: tuple[str, ...] = ()
+        """The names of all constraints that trials have reported, sorted."""
         self.enqueued: list[FrozenTrial] = []
         """Complete trials with fixed values."""
         self._seen = 0
@@ -135,8 +137,12 @@ class Ledger:
         if entry is None:
             if trial.state is TrialState.COMPLETE and trial.system_attrs.get("fixed_params"):
                 self.enqueued.append(trial)
-        elif trial.state is TrialState.COMPLETE and trial.duration is not None:
-            self.longest = max(self.longest, trial.duration.total_seconds())
+        elif trial.state is TrialState.COMPLETE:
+            if trial.duration is not None:
+                self.longest = max(self.longest, trial.duration.total_seconds())
+            reported = constraints_of(trial)
+            if not reported.keys() <= set(self.constraints):
+                self.constraints = tuple(sorted({*self.constraints, *reported}))
 
     def note(self, trial: FrozenTrial, tag: dict[str, Any]) -> None:
         """Take in a tag that was read or written; ignore one of another form."""
@@ -169,7 +175,8 @@ class Ledger:
     def best_enqueued(self, ranges: Ranges, sign: float) -> int | None:
         """Number of the best enqueued trial with values for all of these, or None."""
         found = [t for t in self.enqueued if is_inside(ranges, t.system_attrs["fixed_params"])]
-        best = min(found, key=lambda t: (sign * (t.value or 0.0), t.number), default=None)
+        within = [t for t in found if not any(value > 0 for value in constraints_of(t).values())]
+        best = min(within or found, key=lambda t: (sign * (t.value or 0.0), t.number), default=None)
         return None if best is None or not math.isfinite(best.value or 0.0) else best.number
 
     def params_of(self, number: int | None) -> dict[str, Any]:
@@ -180,15 +187,21 @@ class Ledger:
         return sum(other < number for other in self._untagged)
 
 
-def _is_violated(trial: FrozenTrial) -> bool:
-    """Has it constraints that do not hold? Optuna's are violated where they are positive; 4 keeps a list of
-    them, 5 each by its name."""
-    for key, found in trial.system_attrs.items():
-        if key.startswith(_CONSTRAINTS):
-            values = found if isinstance(found, (list, tuple)) else [found]
-            if any(is_number(value) and value > 0 for value in values):
-                return True
-    return False
+def constraints_of(trial: FrozenTrial) -> dict[str, float]:
+    """The values of its constraints, violated where they are positive.
+
+    Optuna 4 keeps a list of them, whose names are "0", "1", …; 5 keeps each by its name too.
+    """
+    found: dict[str, float] = {}
+    for key, said in trial.system_attrs.items():
+        if not key.startswith(CONSTRAINTS):
+            continue
+        name = key.removeprefix(CONSTRAINTS).removeprefix(":")
+        numbered = {str(i): value for i, value in enumerate(said)} if isinstance(said, (list, tuple)) else {}
+        for own, value in (numbered or {name: said}).items():
+            if own and is_number(value):
+                found[own] = float(value)
+    return found
 
 
 def _whole(found: Any) -> int | None:

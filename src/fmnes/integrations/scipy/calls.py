@@ -13,6 +13,7 @@ from scipy.optimize import OptimizeResult, OptimizeWarning
 
 from fmnes.arguments import check_callback, check_count, check_flag, check_number, check_x0
 from fmnes.bounds import Bounds, check_inside, start_from
+from fmnes.constraints import ConstraintResult
 from fmnes.errors import ArgumentError
 from fmnes.integrations.scipy.constraints import read_constraints
 from fmnes.integrations.scipy.objective import Free, make_objective, without_gradient
@@ -33,6 +34,13 @@ _STATUS = {
     StopReason.CALLBACK: 99,
 }
 _ANY_OTHER = 6
+
+
+def _violation(found: ConstraintResult) -> float:
+    """How far an output is beyond its limits, tolerance included."""
+    above = -np.inf if found.upper is None else found.value - found.upper
+    below = -np.inf if found.lower is None else found.lower - found.value
+    return float(max(above, below, 0.0))
 
 
 class Watcher:
@@ -102,7 +110,10 @@ def optimize_result(result: Result, watcher: Watcher, free: Free) -> OptimizeRes
     status = 0 if success else _STATUS.get(reason, _ANY_OTHER)
     if reason is StopReason.CALLBACK and watcher.has_counted_out:
         status, message = _MAXITER, f"the maximum number of iterations was reached ({result.nit})"
-    more = {} if result.evaluations is None else {"evaluations": result.evaluations}
+    more: dict[str, Any] = {} if result.evaluations is None else {"evaluations": result.evaluations}
+    if result.constraints is not None:
+        more["constraints"] = result.constraints
+        more["constr_violation"] = more["maxcv"] = max(map(_violation, result.constraints.values()))
     return OptimizeResult(
         x=free.x.copy() if result.x is None else free.whole(result.x),
         fun=float(result.fun),
@@ -175,7 +186,8 @@ def fmnes(
     bounds : sequence or Bounds, optional
         In all forms of SciPy; a start outside is moved inside, with a warning.
     constraints : constraint or sequence of these, optional
-        Inequalities; if one is violated, fun is not called and the point has failed. An equality is refused.
+        Inequalities and equalities, in all forms of SciPy; their values guide the search. fun is called where
+        one is violated too, unless it has keep_feasible=True: such a point has failed.
     callback : callable, optional
         callback(xk) or callback(intermediate_result=...); StopIteration ends the search.
     tol : float, optional
@@ -272,7 +284,7 @@ def evolution_strategy(
         callback(intermediate_result=...) or callback(xk, convergence), where convergence is NaN; a true value
         or StopIteration ends the search.
     constraints : constraint or sequence of these, optional
-        Inequalities; if one is violated, func is not called and the point has failed.
+        As in `fmnes` of this module.
     x0 : array_like, optional
         Where to start; by default the centre of the bounds.
     sigma0 : float or array_like, optional
@@ -338,8 +350,12 @@ def _search(
     check_flag("vectorized", vectorized)
     steps: Vector | ArrayLike = first_steps(free.x, box) if sigma0 is None else sigma0
     options = options | {"integers": free.part(options.get("integers"))}
+    read = [constraint.sized(free.x) for constraint in read_constraints(constraints)]
+    limits = {name: limit for c in read if not c.keep_feasible for name, limit in c.limits().items()}
+    if limits:
+        options["constraints"] = limits
     result = minimize(
-        make_objective(fun, args, read_constraints(constraints), free, bool(vectorized)),
+        make_objective(fun, args, read, free, bool(vectorized)),
         free.x[free.mask],
         free.part(steps),
         bounds=None if box is None else Bounds(box.lower[free.mask], box.upper[free.mask]),

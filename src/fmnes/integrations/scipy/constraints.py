@@ -1,12 +1,13 @@
-"""SciPy's constraints as failures: where an inequality does not hold, the objective is not called.
+"""SciPy's constraints as limits on outputs, which the objective reports beside its value.
 
-An equality cannot be honoured so, as no point that is drawn at random meets one; it is refused.
+With keep_feasible=True they are failures instead: where one does not hold, the objective is not called.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 
 from fmnes.arguments import floats, shown
+from fmnes.constraints import Constraint as Limit
 from fmnes.errors import ArgumentError
 from fmnes.result import Vector
 
-WANTED = "a dict with type 'ineq' and fun, or SciPy's NonlinearConstraint, LinearConstraint or Bounds"
+#: Tolerance of an equality, relative to its limit where that is above 1.
+EQUALITY_TOLERANCE = 1e-6
+WANTED = "a dict with type 'ineq' or 'eq' and fun, or SciPy's NonlinearConstraint, LinearConstraint or Bounds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,17 +34,51 @@ class Constraint:
     args: tuple[Any, ...]
     lower: Vector
     upper: Vector
+    keep_feasible: bool = False
+    """The objective is never called where it does not hold."""
+
+    def values(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """At x (N,), or at each column of (N, S): (m, 1) or (m, S)."""
+        values = np.asarray(self.fun(x.copy(), *self.args), dtype=float)
+        return values.reshape(-1, x.shape[1] if x.ndim > 1 else 1)
 
     def holds(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
         """At x (N,), or at each column of (N, S): (1,) or (S,). What is NaN does not hold."""
-        values = np.asarray(self.fun(x.copy(), *self.args), dtype=float)
-        values = values.reshape(-1, x.shape[1] if x.ndim > 1 else 1)
+        values = self.values(x)
         inside = (values >= self.lower[:, None]) & (values <= self.upper[:, None])
         return np.asarray(inside.all(axis=0))
 
     @property
     def reason(self) -> str:
         return f"constraint {self.number} is violated"
+
+    @property
+    def is_equality(self) -> bool:
+        return bool((self.lower == self.upper).any())
+
+    def sized(self, x: NDArray[np.float64]) -> Constraint:
+        """With limits of shape (m,), for which it is called at the start x."""
+        try:
+            m = len(self.values(x))
+        except Exception:  # of the user's own function, where it cannot be computed
+            m = 1
+        m = max(m, len(self.lower), len(self.upper))
+        lower, upper = np.broadcast_to(self.lower, m), np.broadcast_to(self.upper, m)
+        return replace(self, lower=lower, upper=upper)
+
+    def limits(self) -> dict[str, Limit]:
+        """The limits on its values, by the names of the outputs; only of a `sized` one."""
+        found = {}
+        for name, lower, upper in zip(self.names, self.lower.tolist(), self.upper.tolist(), strict=True):
+            if lower > -math.inf or upper < math.inf:
+                equal = EQUALITY_TOLERANCE * max(1.0, abs(lower)) if lower == upper else None
+                found[name] = Limit(lower, upper, tolerance=equal)
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        m = len(self.lower)
+        return [f"constraint {self.number}" + (f"[{i}]" if m > 1 else "") for i in range(m)]
 
 
 def read_constraints(constraints: Any) -> list[Constraint]:
@@ -71,28 +109,25 @@ def _read(number: int, found: Any) -> Constraint:
         np.atleast_1d(floats(f"constraints ({number})", side, "numbers as its lb and ub"))
         for side in (found.lb, found.ub)
     )
-    if (lower == upper).any():
-        raise _equality(number)
-    if not (lower < upper).all():
-        raise ArgumentError(f"constraints: found lb above ub, or NaN, at {number}; wanted lb < ub")
-    return Constraint(number, fun, (), lower, upper)
+    if not (lower <= upper).all():
+        raise ArgumentError(f"constraints: found lb above ub, or NaN, at {number}; wanted lb <= ub")
+    keep = bool(np.all(found.keep_feasible))
+    made = Constraint(number, fun, (), lower, upper, keep)
+    if keep and made.is_equality:
+        raise ArgumentError(
+            f"constraints: found an equality with keep_feasible=True at {number}, which points that are "
+            "drawn at random never meet; wanted keep_feasible=False"
+        )
+    return made
 
 
 def _from_dict(number: int, found: Mapping[str, Any]) -> Constraint:
     kind, fun, args = found.get("type"), found.get("fun"), found.get("args", ())
-    if str(kind).lower() == "eq":
-        raise _equality(number)
-    if str(kind).lower() != "ineq" or not callable(fun):
+    if str(kind).lower() not in ("ineq", "eq") or not callable(fun):
         raise ArgumentError(f"constraints: found {shown(dict(found))} at {number}, wanted {WANTED}")
     args = args if isinstance(args, tuple) else (args,)
-    return Constraint(number, fun, args, np.zeros(1), np.full(1, np.inf))
-
-
-def _equality(number: int) -> ArgumentError:
-    return ArgumentError(
-        f"constraints: found an equality at {number}, which points that are drawn at random never meet; "
-        "wanted inequalities: compute one variable from the others inside fun, or leave some room around it"
-    )
+    upper = 0.0 if str(kind).lower() == "eq" else np.inf
+    return Constraint(number, fun, args, np.zeros(1), np.full(1, upper))
 
 
 class _Linear:

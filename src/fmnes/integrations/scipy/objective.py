@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,7 +130,7 @@ class Free:
 
 
 class Objective:
-    """fun(x, *args) where the constraints hold; a class and no closure, so that any pool can send it."""
+    """fun(x, *args) with the values of the constraints; a class, so that any pool can send it."""
 
     def __init__(
         self, fun: Callable[..., Any], args: tuple[Any, ...], constraints: Sequence[Constraint], free: Free
@@ -145,10 +145,19 @@ class Objective:
 
     def __call__(self, x: NDArray[np.float64]) -> Any:
         x = self._free.whole(x)
+        outputs: dict[str, Any] = {}
         for constraint in self._constraints:
-            if not constraint.holds(x).all():
-                raise Infeasible(constraint.reason)
-        return self._fun(x, *self._args)
+            if constraint.keep_feasible:
+                if not constraint.holds(x).all():
+                    raise Infeasible(constraint.reason)
+            else:
+                outputs |= dict(zip(constraint.names, constraint.values(x)[:, 0].tolist(), strict=True))
+        returned = self._fun(x, *self._args)
+        if not outputs:
+            return returned
+        if isinstance(returned, (tuple, list)) and len(returned) == 2 and isinstance(returned[1], Mapping):
+            return returned[0], {**returned[1], **outputs}
+        return returned, outputs
 
 
 class Vectorized(Objective):
@@ -157,14 +166,22 @@ class Vectorized(Objective):
     def __call__(self, x: NDArray[np.float64]) -> Any:
         columns = self._free.whole(x).T
         inside = np.ones(len(x), dtype=bool)
+        outputs: dict[str, Any] = {}
         for constraint in self._constraints:
-            inside &= constraint.holds(columns)
+            if constraint.keep_feasible:
+                inside &= constraint.holds(columns)
+            else:
+                outputs |= dict(zip(constraint.names, constraint.values(columns), strict=True))
+        values = self._values(columns, inside)
+        return (values, outputs) if outputs else values
+
+    def _values(self, columns: NDArray[np.float64], inside: NDArray[np.bool_]) -> Any:
         if not inside.any():
-            return np.full(len(x), np.nan)
+            return np.full(len(inside), np.nan)
         returned = np.asarray(self._fun(columns[:, inside], *self._args))
         if inside.all():  # whatever it is: its type and shape are looked at later
-            return returned.reshape(-1) if returned.size == len(x) else returned
-        values = np.full(len(x), np.nan)
+            return returned.reshape(-1) if returned.size == len(inside) else returned
+        values = np.full(len(inside), np.nan)
         values[inside] = returned.reshape(-1)
         return values
 
