@@ -27,9 +27,8 @@ def table(points: Mapping[str, Any], value: Any, reason: Any = "it broke") -> Ta
     n, failed = len(value), np.isnan(value)
     reasons = np.where(failed, np.broadcast_to(np.asarray(reason, dtype=object), n), "")
     nothing = np.zeros(n, np.int64)
-    return Table(
-        nothing, nothing, value, failed, reasons, {k: np.asarray(v, float) for k, v in points.items()}
-    )
+    columns = {k: np.asarray(v, float) for k, v in points.items()}
+    return Table(nothing, nothing, value, failed, reasons, np.zeros(n, dtype=bool), columns)
 
 
 def uniform(n: int, d: int, seed: int = 0) -> dict[str, np.ndarray]:

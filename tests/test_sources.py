@@ -597,11 +597,11 @@ def test_a_problem_file_that_is_gone(tmp_path):
 
 
 def test_more_outputs_than_are_kept_fail_the_evaluation():
-    long = {f"n{i}": {"regex": rf"n{i}=(\w+)"} for i in range(60)}
-    text = "1.5\n" + "\n".join(f"n{i}={'a' * 200}" for i in range(60)) + "\n1.5"
+    long = {f"n{i}": {"regex": rf"n{i}=(\w+)"} for i in range(300)}
+    text = "1.5\n" + "\n".join(f"n{i}={'a' * 200}" for i in range(300)) + "\n1.5"
     outcome = run(prints(text, outputs=long))
     assert (outcome.status, outcome.fault) == ("infeasible", "garbled output")
-    assert "the program left outputs of" in outcome.reason and "wanted at most 10000" in outcome.reason
+    assert "the program left outputs of" in outcome.reason and "wanted at most 50000" in outcome.reason
 
 
 @through(

@@ -219,12 +219,14 @@ class Surrogate:
         if range.anywhere and made <= 1:
             anywhere = range.lower + quasi_random.points(n, d, self.seed) * (range.upper - range.lower)
             return anywhere if made else np.concatenate([range.start[None], anywhere])
-        if made == 0:
-            return range.start[None]
         if not range.anywhere and made <= n:
             self.around_start = True
-            z = quasi_random.normal_points(min(self.batch, n + 1 - made), d, self.seed, made - 1)
-            return np.clip(range.start + self._design_scale() * range.step * z, range.lower, range.upper)
+            # The first generation has several points: one and the same error in all of them is a bug.
+            together = self.batch if made > 1 else max(self.batch, LEAST_DESIGN)
+            done = max(0, made - 1)
+            z = quasi_random.normal_points(min(together, n - done), d, self.seed, done)
+            around = np.clip(range.start + self._design_scale() * range.step * z, range.lower, range.upper)
+            return around if made else np.concatenate([range.start[None], around])
         if self.data.any_worked or not range.finite or made > MOST_FAILED:
             return None
         more = quasi_random.points(self.batch, d, self.seed, made - 1)
