@@ -26,9 +26,10 @@ from fmnes.identity import EvaluationId
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
 from fmnes.search.archive import Archive, read_known
-from fmnes.search.distribution import Distribution, shaped_by
+from fmnes.search.distribution import shaped_by
 from fmnes.search.explorer import Begin, Explorer
 from fmnes.search.generation import Generation
+from fmnes.search.mixed import make_distribution
 from fmnes.search.modelled import (
     check_surrogate,
     make_surrogate,
@@ -199,7 +200,7 @@ class Optimizer(Generic[X, Xs]):
         self.ftol = check_number("ftol", ftol, above=0)
         generator, self.seed = check_rng(rng)
         self._start = start
-        self._distribution = Distribution(start, generator)
+        self._distribution = make_distribution(start, generator)
         self.restart = 0
         """Searches before this one; part of the ids of points."""
         self.generation = 0
@@ -216,7 +217,7 @@ class Optimizer(Generic[X, Xs]):
             self._archive.add(x, value)
             if value < self._best.fun:
                 self._best = Best(x, value, 0)
-        self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
+        self._recent = self._no_recent()
         self._polled = 0
         """Polled neighbours of the best point."""
         self._feasible_share = np.nan
@@ -440,6 +441,11 @@ class Optimizer(Generic[X, Xs]):
         return self._start.steps
 
     @property
+    def has_categories(self) -> bool:
+        """Whether a coordinate is the position of a choice (`fmnes.Categorical`)."""
+        return self._start.choices is not None
+
+    @property
     def has_finite_bounds(self) -> bool:
         """Whether every coordinate has a lower and an upper bound."""
         return self._start.finite_bounds is not None
@@ -583,7 +589,12 @@ class Optimizer(Generic[X, Xs]):
             return self.covariance
 
     def again(
-        self, x0: Vector, sigma0: NDArray[Any], population_size: int, max_evaluations: int | None
+        self,
+        x0: Vector,
+        sigma0: NDArray[Any],
+        population_size: int,
+        max_evaluations: int | None,
+        share: float = 1.0,
     ) -> Self:
         """Return a new search with the same random generator and archive.
 
@@ -597,6 +608,8 @@ class Optimizer(Generic[X, Xs]):
             Points in its first generation.
         max_evaluations : int or None
             Its budget.
+        share : float, optional
+            Its step size as a share of the first search's. With short steps the choices of x0 are likely.
 
         Returns
         -------
@@ -606,7 +619,7 @@ class Optimizer(Generic[X, Xs]):
         limits = {**self._limits(), "max_evaluations": max_evaluations}
         limits["overlap"] = self.overlap
         opt = type(self)(**self._start.again(x0, sigma0, population_size), **limits, rng=0)
-        opt._distribution = Distribution(opt._start, self._distribution.rng)
+        opt._distribution = make_distribution(opt._start, self._distribution.rng, share)
         opt._archive = self._archive
         opt.seed, opt.restart, opt.space = None, self.restart + 1, self.space
         opt.start_failed = self.start_failed and np.array_equal(opt.x0, self.x0)
@@ -863,7 +876,7 @@ class Optimizer(Generic[X, Xs]):
 
     def _evaluate_poll(self, poll: Poll) -> Generation:
         """Begin a generation of these points."""
-        z = np.zeros((self._distribution.draws, len(self.x0)))
+        z = np.zeros((self._distribution.draws, self._distribution.width))
         current = self._evaluate_only(z, poll.points)
         current.poll = poll.polled
         return current
@@ -880,7 +893,7 @@ class Optimizer(Generic[X, Xs]):
         if self._best.evaluation > self.evaluations - current.evaluated:
             assert self._best.x is not None
             self._distribution.begin_again(self._best.x)
-            self._recent = Recent.for_problem(len(self.x0), self.population_size, self._start.repeats)
+            self._recent = self._no_recent()
         else:
             self._polled = polled
 
@@ -970,7 +983,7 @@ class Optimizer(Generic[X, Xs]):
             # Updates from failures alone would contract the search to the start, which fails too.
             lost = self.start_failed or (self._explorer is not None and self._explorer.needs_success)
             if not (lost and self._best.x is None):
-                self._distribution.update(z, f)
+                self._distribution.update(z, f, current.x[: len(f)])
             # On a grid σ may shrink without limit while the margin keeps the steps.
             shrinkage = 0.0 if self._start.repeats else math.log(before) - math.log(self.sigma)
             # Points that the models rank count as the evaluations that they stand for.
@@ -1004,11 +1017,17 @@ class Optimizer(Generic[X, Xs]):
         if explorer.succeeded and not explorer.restarts:
             self._explorer = None
 
+    def _no_recent(self) -> Recent:
+        start = self._start
+        # Steps are those of the numbers.
+        d = len(start.x0) if start.repeats else len(start.numeric)
+        return Recent.for_problem(d, self.population_size, start.repeats)
+
     def _begin_at(self, begin: Begin | None) -> None:
         """Begin the search after an exploration; None: the exploration goes on."""
         if begin is not None:
             self._distribution.begin_at(begin.x, begin.share)
-            self._recent = Recent.for_problem(len(self.x0), self.population_size, self._start.repeats)
+            self._recent = self._no_recent()
             self.start_failed = False
 
     # -- saving ----------------------------------------------------------------------------------------------
@@ -1183,6 +1202,7 @@ class Optimizer(Generic[X, Xs]):
                 drawn.draws,
                 drawn.population_size,
                 d,
+                drawn.width,
                 any_size=opt._surrogate is not None,
             )
             opt._check_duplicates(opt._current)
