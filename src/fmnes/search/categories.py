@@ -38,6 +38,8 @@ METHOD = "afm-nes"
 SIGNAL = 1.5
 #: Probability that the margin alone moves a discrete coordinate of a point, if every one had its share.
 LEAVE = 0.27
+#: … and at most this one for each: points off the likeliest choice disturb the search of the numbers.
+LEAVE_ONE = 0.05
 #: Relative step (of sigma0) from which on a search begins with all choices equally likely.
 WIDE = 0.4
 
@@ -72,7 +74,7 @@ class Categories:
         """counts: the choices of each category. discrete: discrete coordinates, categories among them."""
         self.counts = [int(n) for n in counts]
         self._ends = np.cumsum(self.counts)[:-1]
-        leave = 1 - (1 - LEAVE) ** (1 / discrete)
+        leave = min(LEAVE_ONE, 1 - (1 - LEAVE) ** (1 / discrete))
         self._least = [leave / (n - 1) for n in self.counts]
         self.begin()
 
