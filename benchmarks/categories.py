@@ -20,15 +20,19 @@ CHOICES = ["a", "b", "c", "d", "e"]
 #: Ranges of the reals and the integers, whose centre is where all methods begin; the optimum is 0.
 REALS, WHOLE = (-5.0, 15.0), (-5, 15)
 TARGET, BUDGET = 1e-6, 40_000
-PROBLEMS = ("sphere", "ellipsoid")
+PROBLEMS = ("sphere", "ellipsoid", "ellipsoid in turn")
 
 Objective = Callable[[np.ndarray[Any, Any], list[str]], float | None]
 
 
 def objective(name: str, n: int, failing: bool = False) -> Objective:
-    """The value at n reals and n integers, (2n,), and n choices. failing: choices d and e always fail."""
+    """The value at n reals and n integers, (2n,), and n choices. failing: choices d and e always fail.
+
+    The weights of "ellipsoid" rise from 1 to 1e6 over the reals and then the integers; in "ellipsoid in turn"
+    they alternate, so that both have all weights.
+    """
     weights = np.ones(2 * n) if name == "sphere" else 1e6 ** (np.arange(2 * n) / (2 * n - 1))
-    if name == "ellipsoid":  # reals and integers in turn, so that both have all weights
+    if name == "ellipsoid in turn":
         weights = np.concatenate([weights[0::2], weights[1::2]])
 
     def value(x: np.ndarray[Any, Any], choices: list[str]) -> float | None:
@@ -110,8 +114,9 @@ def report(seeds: int, sizes: list[int]) -> str:
         "# Categories",
         "",
         f"`python -m benchmarks.categories`: n reals, n integers and n categories of {len(CHOICES)} choices; "
-        f'evaluations to {TARGET:g}, the median of {seeds} seeds (least to most). In "d, e fail" two of the '
-        "five choices of each category always fail.",
+        f'evaluations to {TARGET:g}, the median of {seeds} seeds (least to most). In "d, e fail" two of '
+        "the five choices of each category always fail. The ellipsoids have condition 1e6; in turn: reals "
+        "and integers alternate.",
         "",
         "| problem | n |" + "".join(f" `{name}` |" for name in METHODS),
         "|---|---|" + "---|" * len(METHODS),

@@ -243,6 +243,12 @@ def _key(choice: Any) -> tuple[str, Any]:
     return ("text" if isinstance(choice, str) else "number" if choice is not None else "none"), choice
 
 
+def positions(p: Categorical, choices: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The positions of many choices; NaN for what is none. (n,)"""
+    known = {_key(one): float(i) for i, one in enumerate(p.choices)}
+    return np.array([known.get(_key(one), math.nan) for one in choices], dtype=np.float64)
+
+
 def _read_choices(found: Any) -> tuple[Any, ...]:
     wanted = "a list of at least two different ones, such as ['steel', 'aluminium']"
     try:

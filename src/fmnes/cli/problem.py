@@ -21,6 +21,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
+from fmnes._text import number
 from fmnes.arguments import shown
 from fmnes.cli import messages, reading
 from fmnes.cli.messages import plain_words
@@ -35,7 +36,7 @@ from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.workspace import Workspace
 from fmnes.identity import START, EvaluationId
 from fmnes.outcome import Outcome, lost
-from fmnes.parameters import Integer, Parameter, Real, read_parameter, table_of
+from fmnes.parameters import Categorical, Integer, Parameter, Real, read_parameter, table_of
 from fmnes.run.loop import check_origin
 from fmnes.run.settings import Settings, wants_surrogate
 from fmnes.search.optimizer import Optimizer
@@ -101,6 +102,11 @@ def read_values(space: Space, words: Sequence[str], start: Mapping[str, Any]) ->
 
 
 def _read_value(name: str, p: Parameter, text: str) -> Any:
+    if isinstance(p, Categorical):
+        written = [str(choice) for choice in p.choices]
+        if text not in written:
+            raise ArgumentError(f"{name}: found {shown(text)}, wanted one of {', '.join(written[:20])}")
+        return p.choices[written.index(text)]
     try:
         value = float(text)
     except ValueError:
@@ -387,6 +393,8 @@ def _program(command: Command) -> dict[str, Any]:
 
 def _row(name: str, p: Parameter, start: Any) -> tuple[str, str, str, str]:
     """A parameter as `check` shows it."""
+    if isinstance(p, Categorical):
+        return name, ", ".join(map(str, p.choices)), str(start), ""
     ends = ["none" if end is None else f"{end:.6g}" for end in (p.lower, p.upper)]
     kind, step = "", Space({name: p}).start()["sigma0"][0]
     sigma = f"{step:.4g}"
@@ -417,7 +425,7 @@ def _show(console: Console, trial: Trial) -> None:
     if added:
         messages.say(console, f" {' '.join(shlex.quote(word) for word in added)}", bold="with")
     messages.say(console, f" {trial.directory}", bold="in")
-    _table(console, ("parameter", "value"), [(n, f"{v:.10g}") for n, v in trial.point.items()])
+    _table(console, ("parameter", "value"), [(n, number(v)) for n, v in trial.point.items()])
     files = [f"{name} ({size} bytes)" for name, size in trial.files.items()]
     more = ", ..." if len(files) >= MAX_FILES else ""
     messages.say(console, f" {', '.join(files)}{more}", bold="files")

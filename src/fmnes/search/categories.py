@@ -110,7 +110,7 @@ class Categories:
         k = chosen[: len(w)].astype(int)
         gradient = [np.bincount(k[:, i], weights=w, minlength=len(q)) - q for i, q in enumerate(self.q)]
         u = np.concatenate([g / np.sqrt(q) for g, q in zip(gradient, self.q, strict=True)])
-        length = float(np.sqrt(u.dot(u)))
+        length = float(np.sqrt(u @ u))
         if not length > 0:
             return
         step = 1 / self._delta
@@ -119,7 +119,7 @@ class Categories:
             self.q[i] = with_margin(self.q[i] + step / length * g, least)
         self._s = (1 - beta) * self._s + math.sqrt(beta * (2 - beta)) / length * u
         self._gamma = (1 - beta) ** 2 * self._gamma + beta * (2 - beta)
-        self._delta *= math.exp(beta * (self._gamma - float(self._s.dot(self._s)) / SIGNAL))
+        self._delta *= math.exp(beta * (self._gamma - float(self._s @ self._s) / SIGNAL))
 
     def dump(self) -> dict[str, NDArray[Any]]:
         return {
