@@ -682,6 +682,19 @@ class Optimizer(Generic[X, Xs]):
             if not (x.tobytes() in evaluated or self._archive.get(x) is not None):
                 raise SnapshotError("a duplicate without the slot that is evaluated for it")
 
+    def _check_choices(self) -> None:
+        """Check that a restored search has no choices that do not exist: they are looked up."""
+        choices = self._start.choices
+        if choices is None:
+            return
+        points = [] if self._current is None else [self._current.x]
+        points += [] if self._best.x is None else [self._best.x[None]]
+        where = np.flatnonzero(choices)
+        for x in points:
+            found = x[:, where]
+            if not ((found == np.rint(found)) & (found >= 0) & (found < choices[where])).all():
+                raise SnapshotError("a choice that does not exist")
+
     @property
     def surrogate(self) -> bool:
         """Whether models save evaluations."""
@@ -1206,6 +1219,7 @@ class Optimizer(Generic[X, Xs]):
                 any_size=opt._surrogate is not None,
             )
             opt._check_duplicates(opt._current)
+        opt._check_choices()
         return opt
 
 
