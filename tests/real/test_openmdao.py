@@ -130,7 +130,7 @@ def test_a_beam_whose_analysis_fails_with_a_discrete_variable_units_and_a_record
     assert problem.get_val("bolts") == 6
     assert problem.get_val("mass")[0] == pytest.approx(100 * driver.search.fun)
     reasons = {failure.reason for failure in driver.search.failures}
-    assert "AnalysisError: lateral buckling: no equilibrium found" in reasons
+    assert any("lateral buckling: no equilibrium found" in reason for reason in reasons)
     assert any(reason.startswith("constraint") for reason in reasons)
     path = next(tmp_path.rglob("cases.sql"))
     cases = om.CaseReader(str(path)).list_cases("driver", out_stream=None)
