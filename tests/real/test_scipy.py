@@ -437,7 +437,8 @@ def test_two_sources_of_randomness_are_refused() -> None:
 def test_disp_shows_a_progress_line(capsys: pytest.CaptureFixture[str]) -> None:
     run(options={"maxfev": 60})
     assert capsys.readouterr() == ("", "")
-    run(options={"maxfev": 60, "disp": True})
+    with pytest.warns(RuntimeWarning, match="budget is spent"):  # as SciPy's own methods
+        run(options={"maxfev": 60, "disp": True})
     assert "60" in capsys.readouterr().err
 
 
@@ -520,7 +521,7 @@ def test_a_coordinate_with_equal_bounds_is_fixed() -> None:
 
 def test_bounds_that_fix_everything_are_one_evaluation() -> None:
     res = so.minimize(sphere, [1.0, 2.0], method=fmnes, bounds=[(1, 1), (2, 2)])
-    assert res.success and res.x.tolist() == [1.0, 2.0] and res.fun == 5.0 and res.nfev == 1
+    assert res.success and res.x.tolist() == [1.0, 2.0] and res.fun == sphere(res.x) and res.nfev == 1
     res = evolution_strategy(lambda x: np.nan, [(1, 1), (2, 2)])
     assert not res.success and res.n_failed == res.nfail == 1
 

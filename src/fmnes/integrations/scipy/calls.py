@@ -208,8 +208,8 @@ def fmnes(
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's fields and: n_failed (evaluations that failed; also nfail), failures (why), x_mean, stop_reason, seed,
-        sigma0, history. If no evaluation succeeded, x is the start, fun is inf and success False.
+        SciPy's fields and: n_failed (evaluations that failed; also nfail), failures (why), x_mean,
+        stop_reason, seed, sigma0, history. If no evaluation succeeded, x is the start, fun is inf and success False.
 
     Raises
     ------
@@ -384,6 +384,9 @@ def _fixed(objective: Callable[[Vector], Any], free: Free) -> OptimizeResult:
         nfev=1,
         nit=0,
         nfail=int(not succeeded),
+        x_mean=free.x.copy(),
+        failures=[],
+        stop_reason=None,
         n_failed=int(not succeeded),
     )
 
