@@ -341,3 +341,42 @@ def test_a_snapshot_with_a_choice_that_does_not_exist_is_refused(tmp_path: Path)
     arrays["current.x"][0, 0] = 7.0
     with pytest.raises(fmnes.SnapshotError):
         fmnes.Optimizer.restore(metadata, arrays)
+
+
+# -- problem files -----------------------------------------------------------------------------------------
+
+PROBLEM = """
+command = ["/bin/sh", "-c", "test $0 = wood && echo FAIL wood burns || echo $1", "{material}", "{width}"]
+[parameters.material]
+choices = ["steel", "copper", "wood"]
+start = "copper"
+[parameters.width]
+lower = 1
+upper = 10
+[run]
+max_evaluations = 30
+seed = 1
+"""
+
+
+def test_a_problem_file_with_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("typer")
+    from fmnes.cli import app
+
+    def say(*words: str) -> str:
+        app([*words], standalone_mode=False)
+        return capsys.readouterr().out
+
+    path, run = tmp_path / "problem.toml", str(tmp_path / "problem.run")
+    path.write_text(PROBLEM)
+    assert "steel, copper, wood" in say("check", str(path))
+    assert "1.5" in say("try", str(path), "material=copper", "width=1.5")
+    with pytest.raises(fmnes.ArgumentError, match="found 'brass', wanted one of steel, copper, wood"):
+        say("try", str(path), "material=brass")
+    assert "wood burns" in say("minimize", str(path))
+    assert "material" in say("show", run) and "copper" in say("export", run)
+    say("report", run)
+    assert "steel, copper, wood" in (tmp_path / "problem.run" / "report.html").read_text()
+    path.write_text(PROBLEM.replace('["steel", "copper", "wood"]', '[1, 2, "copper"]'))
+    with pytest.raises(fmnes.RunError, match="of another problem"):  # choices of another type
+        say("minimize", str(path))

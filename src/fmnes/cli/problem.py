@@ -143,8 +143,7 @@ def try_point(problem: ProblemFile, point: dict[str, Any], directory: Path) -> T
     command = replace(problem.command, keep="none", timeout=problem.run.get("timeout"))
     evaluator = CommandEvaluator(command, named=lambda x: dict(point), workspace=_KeptWorkspace(here))
     try:
-        # The values are already in the user's units.
-        task = Task(np.array(list(point.values()), dtype=float), EvaluationId(0, START, 0))
+        task = Task(problem.space.numbers(point), EvaluationId(0, START, 0))
         outcome = next((outcome for _, outcome in evaluate_all(evaluator, [task])), lost("interrupted"))
     except ArgumentError:
         with suppress(OSError):  # nothing was run in it

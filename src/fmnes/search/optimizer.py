@@ -73,7 +73,7 @@ class Optimizer(Generic[X, Xs]):
 
     Parameters
     ----------
-    x0 : array_like or dict of str to Real or Integer, optional
+    x0 : array_like or dict of str to Real, Integer or Categorical, optional
         As in `fmnes.minimize`. With named parameters the points are dicts {name: value}.
     sigma0 : float or array_like, optional
         As in `fmnes.minimize`.
