@@ -209,7 +209,8 @@ def fmnes(
     -------
     scipy.optimize.OptimizeResult
         SciPy's fields and: n_failed (evaluations that failed; also nfail), failures (why), x_mean,
-        stop_reason, seed, sigma0, history. If no evaluation succeeded, x is the start, fun is inf and success False.
+        stop_reason, seed, sigma0, history. If no evaluation succeeded, x is the start, fun is inf and success
+        False.
 
     Raises
     ------
