@@ -64,7 +64,7 @@ def simulate(p: dict[str, Any]) -> float:
         (lambda: fmnes.Real(0, 0.1, multiple_of=0.25), "fewer than two"),
         (lambda: fmnes.Real(0, 1, start=0.3, multiple_of=0.25), "such as 0.25 or 0.5"),
         (lambda: fmnes.Real("a", "b"), "wanted a number"),
-        (lambda: fmnes.Real(["steel", "wood"]), "run once for each"),  # type: ignore[arg-type]
+        (lambda: fmnes.Real(["steel", "wood"]), r"fmnes\.Categorical\("),  # type: ignore[arg-type]
         (lambda: fmnes.Real(math.nan, 1), "wanted a number"),
         (lambda: fmnes.Real(math.inf, 1), "wanted a number"),
         (lambda: fmnes.Real(np.zeros(2), 1), "wanted a number"),  # type: ignore[arg-type]
@@ -93,8 +93,8 @@ def test_step_is_refused_with_both_names_it_could_mean() -> None:
 @through(
     ("space", "words"),
     [
-        ({"material": ["steel", "wood"]}, "run once for each"),
-        ({"material": ("steel", "wood", "glass")}, "run once for each"),
+        ({"material": ["steel", "wood"]}, r"fmnes\.Categorical\("),
+        ({"material": ("steel", "wood", "glass")}, r"fmnes\.Categorical\("),
         ({"a": (0, 1)}, r"fmnes.Real\(0, 1\)"),
         ({"a": 3.0}, "leave it out"),
         ({}, "found none"),
@@ -141,7 +141,8 @@ def test_a_table_is_read_as_its_parameter() -> None:
     ("table", "words"),
     [
         ({"lower": 0, "uper": 1}, "did you mean 'upper'"),
-        ({"choices": ["a"]}, "run once for each"),
+        ({"choices": ["a"]}, "one choice, 'a'"),
+        ({"values": ["a", "b"]}, r"choices = \["),
         ({"lower": 0, "upper": 1, "step": 0.1}, "found the key 'step'.*write sigma .* or multiple_of"),
         ({"lower": 1, "upper": 2, "scale": "log"}, "found the key 'scale'.*write log = true"),
         ({"lower": 1, "upper": 9, "integer": True, "log": True}, "wanted one of them"),

@@ -141,7 +141,7 @@ def files(folder: Path, old: str = "", new: str = "") -> Path:
         ("upper = 2", "upper = 2\nstart = 3", r"line 9: height: found start = 3\.0 outside of"),
         ("upper = 2\n", "", r"line 6: height: found \[1\.0, inf\] and no start and no sigma"),
         ("log = true", "log = 1.5", r"line \d: width: found log = 1\.5"),
-        ("log = true", "choices = [1, 2]", r"line 5: width: found the key 'choices'.*run once for each"),
+        ("log = true", "values = [1, 2]", r"line 5: width: found the key 'values'.*choices = \["),
         ("log = true", "lgo = true", r"line 5: width: found the key 'lgo'.*did you mean 'log'\?"),
         ("log = true", "step = 0.1", r"line 5: width: found the key 'step'.*write sigma .* or multiple_of"),
         ("log = true", 'scale = "log"', r"line 5: width: found the key 'scale'.*write log = true"),

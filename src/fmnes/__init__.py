@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fmnes.evaluation.queue.file_queue import FileQueue
     from fmnes.evaluations import Evaluations
     from fmnes.outcome import LOST
-    from fmnes.parameters import Integer, Real
+    from fmnes.parameters import Categorical, Integer, Real
     from fmnes.pareto import trade_off
     from fmnes.reading.run import Run, read_run
     from fmnes.result import Failure, Result, StopReason, View
@@ -52,6 +52,7 @@ __all__ = [
     "XNES",
     "ArgumentError",
     "Bounds",
+    "Categorical",
     "Command",
     "Constraint",
     "Evaluations",
@@ -93,7 +94,7 @@ _HOMES = {
     "evaluation.programs.command": "Command",
     "evaluation.queue.file_queue": "FileQueue",
     "outcome": "LOST",
-    "parameters": "Integer Real",
+    "parameters": "Categorical Integer Real",
     "evaluations": "Evaluations",
     "result": "Failure Result StopReason View",
     "run.minimize": "minimize",

@@ -9,6 +9,7 @@ from typing import Any
 
 from fmnes.display.terminal import QuietStream, literal
 from fmnes.errors import FmnesError, MissingExtra
+from fmnes.version import __version__
 
 
 def main() -> None:
@@ -32,6 +33,9 @@ def _run() -> Any:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
+        if sys.argv[1:] == ["--version"]:
+            print(f"fmnes {__version__}")
+            return 0
         _say(str(MissingExtra("the command line", "cli")))
         return 1
     try:

@@ -71,8 +71,8 @@ def group_reasons(reasons: Iterable[str]) -> dict[str, str]:
 
 
 def number(value: Any) -> str:
-    """An integer in full, a float with 8 significant digits."""
-    return str(value) if isinstance(value, int) else f"{value:.8g}"
+    """An integer in full, a float with 8 significant digits, a choice as it is."""
+    return f"{value:.8g}" if isinstance(value, float) else str(value)
 
 
 def near(path: Path) -> str:

@@ -1,22 +1,26 @@
-"""Parameters in the user's words: a range, a start, a scale. `space.py` makes numbers of them."""
+"""Parameters in the user's words: a range, a start, a scale, choices. `space.py` makes numbers of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, fields
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from fmnes.arguments import MAX_WHOLE, check_flag, is_number, number_in_quotes, shown, suggest_options
 from fmnes.errors import ArgumentError, nearest
 
 #: What a table of a problem file, or of a run directory, may say of a parameter.
-KEYS = ("lower", "upper", "start", "sigma", "log", "multiple_of", "integer")
+KEYS = ("lower", "upper", "start", "sigma", "log", "multiple_of", "integer", "choices")
+#: Most choices of a category: each is tried before a search ends.
+MAX_CHOICES = 1000
 
 
 class Parameter:
-    """A `Real` or an `Integer`."""
+    """A `Real`, an `Integer` or a `Categorical`."""
 
     lower: float | None
     upper: float | None
@@ -138,8 +142,147 @@ class Integer(Parameter):
         _check_on_grid(self, 1)
 
 
+class Choices(int):
+    """The number of choices of a category: the entry of `integers` for a coordinate that numbers them.
+
+    The coordinate takes 0, 1, … and its bounds are −1/2 and n − 1/2, so that rounding gives each choice the
+    same share.
+    """
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Categorical(Parameter):
+    """A parameter that takes one of several choices without an order, such as a material or a solver.
+
+    Parameters
+    ----------
+    choices : sequence of str, int, float, bool or None
+        The choices, from 2 to 1,000 different ones. Objects such as functions are looked up by name:
+        `{"rk4": rk4, "euler": euler}[p["solver"]]`.
+    start : str, int, float or bool, optional
+        The choice of the first point that is evaluated, by default the first one. All choices are equally
+        likely in the generation after it.
+
+    Raises
+    ------
+    ArgumentError
+        There are fewer than two choices, or too many, or two are equal, or `start` is not one of them.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> space = {"material": fmnes.Categorical(["steel", "aluminium"]), "width": fmnes.Real(1, 10)}
+    >>> def mass(p):
+    ...     density, least = {"steel": (7.8, 2), "aluminium": (2.7, 3)}[p["material"]]
+    ...     return density * p["width"] if p["width"] > least else None
+    >>> result = fmnes.minimize(mass, space, rng=1)
+    >>> result.x["material"], round(result.fun, 6)
+    ('aluminium', 8.1)
+    """
+
+    choices: tuple[Any, ...]
+    _: KW_ONLY
+    start: Any = None
+
+    lower = upper = sigma = None
+
+    def __init__(self, choices: Iterable[Any], *, start: Any = None) -> None:
+        object.__setattr__(self, "choices", _read_choices(choices))
+        object.__setattr__(self, "start", None if start is None else self.choices[self.index(start, "start")])
+
+    def index(self, choice: Any, name: str = "choice") -> int:
+        """Return the position of a choice.
+
+        Parameters
+        ----------
+        choice : str, int, float, bool or None
+            One of the choices.
+        name : str, optional
+            What the message calls it.
+
+        Returns
+        -------
+        int
+            From 0 on.
+
+        Raises
+        ------
+        ArgumentError
+            It is none of the choices; 1 is neither "1" nor True.
+        """
+        keys = [_key(one) for one in self.choices]
+        if _is_choice(choice) and _key(choice) in keys:
+            return keys.index(_key(choice))
+        listed = ", ".join(map(repr, self.choices[:10])) + (", ..." if len(self.choices) > 10 else "")
+        alike = [one for one in self.choices if str(one) == str(choice)]
+        hint = f"; did you mean {alike[0]!r}?" if alike else nearest(str(choice), map(str, self.choices))
+        raise ArgumentError(f"Categorical: found {name}={shown(choice)}, wanted one of {listed}{hint}")
+
+    def __repr__(self) -> str:
+        more = "" if self.start is None else f", start={self.start!r}"
+        return f"Categorical({list(self.choices)!r}{more})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Categorical):
+            return NotImplemented
+        return [*map(_key, self.choices), _key(self.start)] == [*map(_key, other.choices), _key(other.start)]
+
+    def __hash__(self) -> int:
+        return hash((*map(_key, self.choices), _key(self.start)))
+
+
+def _is_choice(found: Any) -> bool:
+    number = isinstance(found, (int, float, np.number)) and bool(np.isfinite(found))
+    return found is None or isinstance(found, (str, bool, np.bool_)) or number
+
+
+def _key(choice: Any) -> tuple[str, Any]:
+    """Equal for equal choices: 1 and 1.0 are one choice, 1, True and "1" are three."""
+    if isinstance(choice, (bool, np.bool_)):
+        return "flag", bool(choice)
+    return ("text" if isinstance(choice, str) else "number" if choice is not None else "none"), choice
+
+
+def positions(p: Categorical, choices: Iterable[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """The positions of many choices; NaN for what is none. (n,)"""
+    known = {_key(one): float(i) for i, one in enumerate(p.choices)}
+    return np.array([known.get(_key(one), math.nan) for one in choices], dtype=np.float64)
+
+
+def _read_choices(found: Any) -> tuple[Any, ...]:
+    wanted = "a list of at least two different ones, such as ['steel', 'aluminium']"
+    try:
+        if isinstance(found, (str, bytes, Mapping, set, frozenset)):
+            raise TypeError
+        choices = tuple(one.item() if isinstance(one, np.generic) else one for one in found)
+    except Exception:  # what iteration raises is up to the object
+        hint = "; a set has no order of its own: sort it" if isinstance(found, (set, frozenset)) else ""
+        raise ArgumentError(f"Categorical: found choices={shown(found)}, wanted {wanted}{hint}") from None
+    if len(choices) < 2:
+        what = f"one choice, {shown(choices[0])}" if choices else "no choices"
+        fixed = "; what is fixed is no parameter: leave it out" if choices else ""
+        raise ArgumentError(f"Categorical: found {what}, wanted {wanted}{fixed}")
+    if len(choices) > MAX_CHOICES:
+        raise ArgumentError(
+            f"Categorical: found {len(choices)} choices, wanted at most {MAX_CHOICES}, as each has to be "
+            "tried; search for the numbers that describe them (a density, a stiffness) as fmnes.Real, or for "
+            f"the position in an ordered list as fmnes.Integer(0, {len(choices) - 1})"
+        )
+    seen: set[Any] = set()
+    for one in choices:
+        if not _is_choice(one):
+            raise ArgumentError(
+                f"Categorical: found the choice {shown(one)}, wanted text, finite numbers, True, False or "
+                "None; give objects names, and look them up: {'rk4': rk4}[p['solver']]"
+            )
+        if _key(one) in seen:
+            raise ArgumentError(f"Categorical: found the choice {shown(one)} twice, wanted different ones")
+        seen.add(_key(one))
+    return choices
+
+
 # A decorator of the class would hide its signature from `help` and from type checkers.
-for _class in (Real, Integer):
+for _class in (Real, Integer, Categorical):
     _class.__init__ = suggest_options(_class.__init__)  # type: ignore[method-assign]
 
 
@@ -247,15 +390,15 @@ def grid_bounds(p: Parameter) -> tuple[float | None, float | None]:
     return first, last
 
 
-#: What to do with choices that have no order.
+#: What to write for choices.
 CATEGORIES = (
-    "choices without an order are not searched: run once for each of them, or give an ordered list's "
-    "position as fmnes.Integer(0, n - 1)"
+    "choices without an order are written as fmnes.Categorical(['steel', 'aluminium']), and the position in "
+    "an ordered list as fmnes.Integer(0, n - 1)"
 )
 
 #: What to write for a key that other programs have.
 _HINTS = {
-    **dict.fromkeys(("choices", "values", "categories"), CATEGORIES),
+    **dict.fromkeys(("values", "categories"), "write choices = [...] for choices without an order"),
     "step": "write sigma (the first step size) or multiple_of (the distance between allowed values)",
     "scale": "write log = true for a log scale",
 }
@@ -268,6 +411,13 @@ def read_parameter(name: str, table: Mapping[str, Any]) -> Parameter:
         if key not in KEYS:
             hint = f"; {_HINTS[key]}" if key in _HINTS else nearest(key, KEYS)
             raise ArgumentError(f"{name}: found the key {key!r}, wanted one of {', '.join(KEYS)}{hint}")
+    if "choices" in data:
+        if others := [key for key in data if key not in ("choices", "start")]:
+            raise ArgumentError(f"{name}: found choices and {others[0]} together, wanted one of them")
+        try:
+            return Categorical(data["choices"], start=data.get("start"))
+        except ArgumentError as error:
+            raise ArgumentError(f"{name}: {error}") from None
     integer = data.pop("integer", False)
     if not isinstance(integer, bool):
         raise ArgumentError(f"{name}: found integer = {shown(integer)}, wanted true or false")
@@ -287,6 +437,9 @@ def read_parameter(name: str, table: Mapping[str, Any]) -> Parameter:
 
 def table_of(p: Parameter) -> dict[str, Any]:
     """What `read_parameter` makes the parameter of again; JSON data."""
+    if isinstance(p, Categorical):
+        start = {} if p.start is None else {"start": p.start}
+        return {"choices": list(p.choices), **start}
     table = {field.name: getattr(p, field.name) for field in fields(p)}  # type: ignore[arg-type]
     said = {key: value for key, value in table.items() if value is not None and value is not False}
     return {**said, "integer": True} if isinstance(p, Integer) else said

@@ -366,9 +366,21 @@ class Result(EqualByValue, Generic[X]):
 
     @property
     def vector(self) -> Vector | None:
-        """The numbers of `x` in the user's units, with names or without, (d,); None if there is no point."""
+        """The numbers of `x` in the user's units, with names or without, (d,); None if there is no point.
+
+        Of a choice it has the position.
+        """
         x: Any = self.x
-        return np.array(list(x.values()), dtype=float) if isinstance(x, dict) else x
+        if not isinstance(x, dict):
+            return x  # type: ignore[no-any-return]
+        kinds = self.parameters or {}
+        choices = {name for name in x if hasattr(kinds.get(name), "choices")}
+        return np.array([kinds[n].index(v) if n in choices else v for n, v in x.items()], dtype=float)
+
+    @property
+    def n_failed(self) -> int:
+        """Evaluations that failed; `n_infeasible` is the same and stays until 1.0."""
+        return self.n_infeasible
 
     def as_json(self) -> dict[str, Any]:
         """Return the result as JSON data: without the history, and without NaN or infinity.

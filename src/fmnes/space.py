@@ -20,6 +20,8 @@ from fmnes.bounds import Bounds, first_step
 from fmnes.errors import ArgumentError, nearest
 from fmnes.parameters import (
     CATEGORIES,
+    Categorical,
+    Choices,
     Integer,
     Parameter,
     grid_bounds,
@@ -30,7 +32,7 @@ from fmnes.parameters import (
 )
 from fmnes.result import Best, Result, Vector, View
 
-#: A point in the user's words: {name: value}, with whole numbers as int.
+#: A point in the user's words: {name: value}, with whole numbers as int and choices as they were given.
 Point = dict[str, Any]
 _TINY, _HUGE = sys.float_info.min, sys.float_info.max
 _ROUNDING = 8 * sys.float_info.epsilon
@@ -45,6 +47,7 @@ class Space:
         _check(self.parameters)
         ps = list(self.parameters.values())
         self._whole = [i for i, p in enumerate(ps) if isinstance(p, Integer)]
+        self._choices = [(i, p.choices) for i, p in enumerate(ps) if isinstance(p, Categorical)]
         self._logs = [(i, *_log_scale(p)) for i, p in enumerate(ps) if is_log(p)]
 
     def __eq__(self, other: object) -> bool:
@@ -67,8 +70,12 @@ class Space:
             "x0": x0,
             "sigma0": sigma0,
             "bounds": None if open_ else Bounds(lower, upper),
-            "integers": width if any(width) else None,
+            "integers": width if any(width) else None,  # with the number of choices of categories
         }
+
+    @property
+    def has_categories(self) -> bool:
+        return bool(self._choices)
 
     @property
     def has_start(self) -> bool:
@@ -85,6 +92,12 @@ class Space:
         numbers = []
         for name, p in self.parameters.items():
             value = point[name]
+            if isinstance(p, Categorical):
+                try:
+                    numbers.append(float(p.index(value, name)))
+                except ArgumentError as error:
+                    raise ArgumentError(f"{argument}: {str(error).removeprefix('Categorical: ')}") from None
+                continue
             if not is_number(value) or (is_log(p) and not value > 0):
                 wanted = "a positive number" if is_log(p) else "a number"
                 raise ArgumentError(f"{argument}: found {name} = {shown(value)}, wanted {wanted}")
@@ -105,7 +118,16 @@ class Space:
     # -- to the user --------------------------------------------------------------------------------------
 
     def values(self, x: Vector) -> list[Any]:
-        """A point's values in the user's units, in order; whole numbers as int. x: (d,)
+        """A point's values in the user's units, in order: whole numbers as int, choices as given. x: (d,)"""
+        values = self._in_units(x)
+        for i in self._whole:
+            values[i] = int(values[i])
+        for i, choices in self._choices:
+            values[i] = choices[int(values[i])]
+        return values
+
+    def _in_units(self, x: Vector) -> list[Any]:
+        """A point in the user's units; of a choice its position.
 
         In every evaluation, so it calls nothing but exp.
         """
@@ -116,8 +138,6 @@ class Space:
                 values[i] = start if number == at_start else exp(number)
             else:
                 values[i] = lower if number <= low else upper
-        for i in self._whole:
-            values[i] = int(values[i])
         return values
 
     def named(self, x: Vector) -> Point:
@@ -125,19 +145,23 @@ class Space:
         return dict(zip(self.names, self.values(x)))  # noqa: B905 (in every evaluation; both have d entries)
 
     def table(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Many points in the user's units; the same numbers as `values`, to the last bit. (n, d) -> (n, d)"""
+        """Many points in the user's units; the same numbers as `values`, to the last bit. (n, d) -> (n, d)
+
+        Of a choice it has the position.
+        """
         if not self._logs or not len(x):
             return np.array(x, dtype=np.float64)
-        return np.array([self.values(row) for row in x], dtype=np.float64)
+        return np.array([self._in_units(row) for row in x], dtype=np.float64)
 
     def columns(self, x: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
-        """Many points by name, whole numbers as int64. x: (n, d); each column: (n,)"""
+        """Many points by name, whole numbers as int64, choices themselves. x: (n, d); each column: (n,)"""
         table = self.table(x)
-        whole = set(self._whole)
-        return {
-            name: table[:, i].astype(np.int64) if i in whole else table[:, i].copy()
-            for i, name in enumerate(self.names)
-        }
+        columns: list[NDArray[Any]] = [column.copy() for column in table.T]
+        for i in self._whole:
+            columns[i] = columns[i].astype(np.int64)
+        for i, choices in self._choices:
+            columns[i] = _as_array(choices)[columns[i].astype(np.int64)]
+        return dict(zip(self.names, columns, strict=True))
 
     def best(self, best: Best) -> Best:
         return best if best.x is None else best._replace(x=self.named(best.x))
@@ -242,8 +266,17 @@ def _check(parameters: Mapping[Any, Any]) -> None:
         elif is_number(p):
             hint = "; what is fixed is no parameter: leave it out"
         raise ArgumentError(
-            f"parameters: found {name} = {shown(p)}, wanted fmnes.Real or fmnes.Integer{hint}"
+            f"parameters: found {name} = {shown(p)}, wanted fmnes.Real, fmnes.Integer or fmnes.Categorical"
+            f"{hint}"
         )
+
+
+def _as_array(choices: tuple[Any, ...]) -> NDArray[Any]:
+    """The choices, as numbers or flags if all are; of texts and mixtures as objects."""
+    kinds = {type(choice) for choice in choices}
+    array = np.empty(len(choices), dtype=object)
+    array[:] = choices
+    return array.astype(kinds.pop()) if kinds in ({bool}, {int}, {float}) else array
 
 
 def _is_range(found: tuple[Any, ...]) -> bool:
@@ -277,6 +310,9 @@ def _log_start(p: Parameter) -> float | None:
 
 def _column(p: Parameter, d: int) -> tuple[float, float, float, float, float]:
     """Start, sigma, lower, upper and width of the grid (0: none), in the search's numbers; one of d."""
+    if isinstance(p, Categorical):
+        n = len(p.choices)
+        return (0.0 if p.start is None else float(p.index(p.start))), 1.0, -0.5, n - 0.5, Choices(n)
     first, last = grid_bounds(p)
     lower = -math.inf if first is None else _inside(p, first)
     upper = math.inf if last is None else _inside(p, last)

@@ -119,6 +119,9 @@ def _name(name: str) -> str:
 
 
 def _number(value: Any) -> str:
+    """A number, or a choice as Python writes it."""
+    if value is None or isinstance(value, (str, bool)):
+        return short(repr(value), NAME)
     return str(value) if isinstance(value, (int, np.integer)) else f"{value:.8g}"
 
 

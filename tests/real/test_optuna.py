@@ -682,7 +682,7 @@ def test_the_space_is_known_after_one_trial_that_has_failed() -> None:
     assert len({tag["search"] for tag in tags(study).values()}) == 2  # of x, then of x and y
 
 
-def test_categories_and_conditional_parameters_are_left_to_the_independent_sampler(
+def test_conditional_parameters_are_left_to_the_independent_sampler(
     said: list[str],
 ) -> None:
     def objective(trial: optuna.Trial) -> float:
@@ -695,10 +695,43 @@ def test_categories_and_conditional_parameters_are_left_to_the_independent_sampl
     run(study, 40, objective)
     assert {trial.params["kind"] for trial in study.trials} == {"a", "b"}
     assert study.sampler.infer_relative_search_space(study, study.trials[0]) == {
-        "x": FloatDistribution(-1, 1)
+        "kind": CategoricalDistribution(["a", "b"]),
+        "x": FloatDistribution(-1, 1),
     }
     assert len({tag["search"] for tag in tags(study).values()}) <= 2
-    assert ["`kind`" in said[0], "`only b`" in said[1], len(said)] == [True, True, 2]
+    assert len(said) == 1 and "`only b`" in said[0]
+
+
+def test_categories_are_searched_and_a_choice_that_fails_is_left() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        kind = trial.suggest_categorical("kind", ["fails", None, True, 1, "best"])
+        x = trial.suggest_float("x", -5, 5)
+        if kind == "fails":
+            raise ValueError("always")
+        return x**2 + (kind != "best")
+
+    study = optuna.create_study(sampler=FMNESSampler(seed=1))
+    run(study, 300, objective)
+    assert study.best_params["kind"] == "best" and study.best_value < 1e-6
+    assert sum(trial.params["kind"] == "fails" for trial in study.trials[150:]) < 15
+
+
+def test_only_the_default_method_searches_categories(said: list[str]) -> None:
+    ranges = {"kind": CategoricalDistribution(["a", "b"]), "x": FloatDistribution(-1, 1)}
+    sampler = FMNESSampler(seed=1, method="xnes", search_space=ranges)
+    study = optuna.create_study(sampler=sampler)
+    run(study, 5, lambda t: t.suggest_float("x", -1, 1) + (t.suggest_categorical("kind", ["a", "b"]) == "a"))
+    assert "x" in sampler.infer_relative_search_space(study, study.trials[0])
+    assert "kind" not in sampler.infer_relative_search_space(study, study.trials[0])
+    assert "`kind`" in said[0]
+
+
+def test_a_start_that_is_none_of_the_choices_is_refused() -> None:
+    ranges = {"kind": CategoricalDistribution(["a", "b", None]), "x": FloatDistribution(-1, 1)}
+    sampler = FMNESSampler(seed=1, search_space=ranges, x0={"kind": "z"})
+    with pytest.raises(fmnes.ArgumentError, match="x0: found kind = 'z', wanted a choice"):
+        study = optuna.create_study(sampler=sampler)
+        study.optimize(lambda trial: trial.suggest_float("x", -1, 1), n_trials=1)
 
 
 def test_a_range_that_the_user_changes_comes_back_with_its_new_ends() -> None:
@@ -960,9 +993,6 @@ except ImportError:  # before Optuna 4.7
 else:
 
     class TestOptunasOwnContract(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerTestCase):
-        # Of categories, which are the independent sampler's.
-        test_sample_relative_categorical = test_sample_relative_mixed = None
-
         @pytest.fixture
         def sampler(self) -> Callable[[], FMNESSampler]:
             return lambda: FMNESSampler(seed=0)

@@ -456,7 +456,8 @@ def test_two_sources_of_randomness_are_refused() -> None:
 def test_disp_shows_a_progress_line(capsys: pytest.CaptureFixture[str]) -> None:
     run(options={"maxfev": 60})
     assert capsys.readouterr() == ("", "")
-    run(options={"maxfev": 60, "disp": True})
+    with pytest.warns(RuntimeWarning, match="budget is spent"):  # as SciPy's own methods
+        run(options={"maxfev": 60, "disp": True})
     assert "60" in capsys.readouterr().err
 
 
@@ -537,9 +538,24 @@ def test_a_coordinate_with_equal_bounds_is_fixed() -> None:
     assert free.nfev == res.nfev and free.x.tolist() == res.x[1:].tolist()
 
 
-def test_bounds_that_fix_everything_are_refused() -> None:
-    with pytest.raises(library.ArgumentError, match="found lower = upper everywhere"):
-        run(x0=[1.0, 2.0], bounds=[(1, 1), (2, 2)])
+def test_bounds_that_fix_everything_are_one_evaluation() -> None:
+    res = so.minimize(sphere, [1.0, 2.0], method=fmnes, bounds=[(1, 1), (2, 2)])
+    assert res.success and res.x.tolist() == [1.0, 2.0] and res.fun == sphere(res.x) and res.nfev == 1
+    res = evolution_strategy(lambda x: np.nan, [(1, 1), (2, 2)])
+    assert not res.success and res.n_failed == res.nfail == 1
+
+
+def test_limits_and_callbacks_in_scipys_words() -> None:
+    res = so.minimize(sphere, [3.0, 2.0], method=fmnes, options={"maxiter": 4.1, "rng": 1})
+    assert res.nit == 5 and res.n_failed == res.nfail
+
+    def enough(x: Any) -> None:
+        raise StopIteration
+
+    res = so.minimize(sphere, [3.0, 2.0], method=fmnes, callback=enough, options={"rng": 1})
+    assert res.status == 99 and res.message == "`callback` raised `StopIteration`."
+    with pytest.warns(RuntimeWarning, match="maximum number of iterations"):
+        so.minimize(sphere, [3.0, 2.0], method=fmnes, options={"maxiter": 3, "rng": 1, "disp": True})
 
 
 # -- workers ----------------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from fmnes.summary import limits_in_lines
 # -- Library messages, translated from Python to the syntax of problem files and of the command line.
 
 
-_KEYS = "lower|upper|start|sigma|log|multiple_of"
+_KEYS = "lower|upper|start|sigma|log|multiple_of|choices"
 #: (pattern in a Python message, replacement).
 _WORDS = (
-    (r"^(\S+: )?(?:Real|Integer): ", r"\1"),
+    (r"^(\S+: )?(?:Real|Integer|Categorical): ", r"\1"),
     (r"^(\S+: )?Real \(log\): found ", r"\1found log = "),
     (rf"\b({_KEYS})=(?=[ ,;)]|$)", r"\1"),
     (rf"\b({_KEYS})=", r"\1 = "),
@@ -31,6 +31,7 @@ _WORDS = (
     (r",? or None\b", ""),
     (r" or settings such as AFMNES\(\)", ""),
     (r"as fmnes\.Integer\(0, n - 1\)", "as a whole number (integer = true)"),
+    (r"as fmnes\.Categorical\((\[.*?\])\)", r"as choices = \1"),
     (r"\{'(\w+)': r?('[^']*')\}", r"{ \1 = \2 }"),
     (r"\{'(\w+)': r?('[^']*'), '(\w+)': r?('[^']*')\}", r"{ \1 = \2, \3 = \4 }"),
     (r"^argv\b|(?<=placeholder of )argv\b", "command"),

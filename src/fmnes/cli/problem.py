@@ -17,10 +17,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
 import typer
 from rich.console import Console
 
+from fmnes._text import number
 from fmnes.arguments import shown
 from fmnes.cli import messages, reading
 from fmnes.cli.messages import plain_words
@@ -36,7 +36,7 @@ from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.workspace import Workspace
 from fmnes.identity import START, EvaluationId
 from fmnes.outcome import Outcome, lost
-from fmnes.parameters import Integer, Parameter, Real, read_parameter, table_of
+from fmnes.parameters import Categorical, Integer, Parameter, Real, read_parameter, table_of
 from fmnes.run.loop import check_origin
 from fmnes.run.settings import Settings, wants_surrogate
 from fmnes.search.optimizer import Optimizer
@@ -102,6 +102,11 @@ def read_values(space: Space, words: Sequence[str], start: Mapping[str, Any]) ->
 
 
 def _read_value(name: str, p: Parameter, text: str) -> Any:
+    if isinstance(p, Categorical):
+        written = [str(choice) for choice in p.choices]
+        if text not in written:
+            raise ArgumentError(f"{name}: found {shown(text)}, wanted one of {', '.join(written[:20])}")
+        return p.choices[written.index(text)]
     try:
         value = float(text)
     except ValueError:
@@ -138,8 +143,7 @@ def try_point(problem: ProblemFile, point: dict[str, Any], directory: Path) -> T
     command = replace(problem.command, keep="none", timeout=problem.run.get("timeout"))
     evaluator = CommandEvaluator(command, named=lambda x: dict(point), workspace=_KeptWorkspace(here))
     try:
-        # The values are already in the user's units.
-        task = Task(np.array(list(point.values()), dtype=float), EvaluationId(0, START, 0))
+        task = Task(problem.space.numbers(point), EvaluationId(0, START, 0))
         outcome = next((outcome for _, outcome in evaluate_all(evaluator, [task])), lost("interrupted"))
     except ArgumentError:
         with suppress(OSError):  # nothing was run in it
@@ -405,6 +409,8 @@ def _program(command: Command) -> dict[str, Any]:
 
 def _row(name: str, p: Parameter, start: Any) -> tuple[str, str, str, str]:
     """A parameter as `check` shows it."""
+    if isinstance(p, Categorical):
+        return name, ", ".join(map(str, p.choices)), str(start), ""
     ends = ["none" if end is None else f"{end:.6g}" for end in (p.lower, p.upper)]
     kind, step = "", Space({name: p}).start()["sigma0"][0]
     sigma = f"{step:.4g}"
@@ -435,7 +441,7 @@ def _show(console: Console, trial: Trial) -> None:
     if added:
         messages.say(console, f" {' '.join(shlex.quote(word) for word in added)}", bold="with")
     messages.say(console, f" {trial.directory}", bold="in")
-    _table(console, ("parameter", "value"), [(n, f"{v:.10g}") for n, v in trial.point.items()])
+    _table(console, ("parameter", "value"), [(n, number(v)) for n, v in trial.point.items()])
     files = [f"{name} ({size} bytes)" for name, size in trial.files.items()]
     more = ", ..." if len(files) >= MAX_FILES else ""
     messages.say(console, f" {', '.join(files)}{more}", bold="files")

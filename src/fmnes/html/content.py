@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fmnes._text import moment, near, number
+from fmnes._text import moment, near, number, short
 from fmnes.html.markup import code, facts, folded, section, table, text
-from fmnes.parameters import Parameter, is_log
+from fmnes.parameters import Categorical, Parameter, is_log
 from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run
 
@@ -159,10 +159,16 @@ def _when(evaluation: int) -> str:
     return f", at evaluation {evaluation:,}" if evaluation else ", known before the run"
 
 
+#: Characters of the choices of a category that are shown.
+CHOICES = 60
+
+
 def _row(name: str, value: Any, parameter: Parameter | None) -> tuple[str, str, str, str]:
     shown = text(number(value))
     if parameter is None:
         return text(name), shown, "", ""
+    if isinstance(parameter, Categorical):
+        return text(name), shown, text(short(", ".join(map(str, parameter.choices)), CHOICES)), ""
     lower, upper = parameter.lower, parameter.upper
     low, high = (("−∞" if lower is None else f"{lower:g}"), ("∞" if upper is None else f"{upper:g}"))
     scale = ", log" if is_log(parameter) else ""

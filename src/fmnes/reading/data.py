@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from fmnes.arguments import shown
 from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError
 from fmnes.evaluations import Evaluations
-from fmnes.parameters import is_log
+from fmnes.parameters import Categorical, Parameter, is_log, positions
 from fmnes.reading.run import Run, read_run
 from fmnes.result import Columns, Result
 from fmnes.run.recording import FORGOTTEN
@@ -76,15 +77,16 @@ def read(found: Source, argument: str = "run") -> RunData:
         raise ArgumentError(
             f"{argument}: found {shown(found)}, wanted a fmnes.Result, a run directory or a fmnes.Run"
         )
-    table = None if evaluations is None else _table(evaluations, limits)
+    parameters = found.parameters or {}
+    table = None if evaluations is None else _table(evaluations, limits, parameters)
     return RunData(
         label=label,
         history=found.history,
         table=table,
-        best={} if x is None or table is None else _named(x, table),
+        best={} if x is None or table is None else _named(x, table, parameters),
         fun=float(fun),
         evaluations=len(table) if table is not None else nfev,
-        logs=frozenset(name for name, p in (found.parameters or {}).items() if is_log(p)),
+        logs=frozenset(name for name, p in parameters.items() if is_log(p)),
     )
 
 
@@ -99,7 +101,7 @@ def with_evaluations(found: Source) -> tuple[RunData, Table]:
     return given, given.table
 
 
-def _table(evaluations: Evaluations, limits: Limits | None) -> Table:
+def _table(evaluations: Evaluations, limits: Limits | None, parameters: Mapping[str, Parameter]) -> Table:
     kept = (evaluations.status != "lost") & ~_taken_back(evaluations)
     # The log is untrusted: anything but a number is a missing value.
     value = np.where(np.isfinite(evaluations.value[kept]), evaluations.value[kept], np.nan)
@@ -114,8 +116,18 @@ def _table(evaluations: Evaluations, limits: Limits | None) -> Table:
         failed=np.isnan(value),
         reason=np.where(reason == "", "no reason given", reason),
         violated=violated,
-        points={name: column[kept].astype(float) for name, column in evaluations.parameters.items()},
+        points=dict(
+            _column(name, column[kept], parameters.get(name))
+            for name, column in evaluations.parameters.items()
+        ),
     )
+
+
+def _column(name: str, column: NDArray[Any], p: Parameter | None) -> tuple[str, Floats]:
+    """A column as numbers; of a category the positions of the choices, which its name says."""
+    if isinstance(p, Categorical):
+        return f"{name} (choice no.)", positions(p, column.tolist())
+    return name, column.astype(float)
 
 
 def _taken_back(evaluations: Evaluations) -> NDArray[np.bool_]:
@@ -130,6 +142,8 @@ def _taken_back(evaluations: Evaluations) -> NDArray[np.bool_]:
     return cancelled
 
 
-def _named(x: Any, table: Table) -> dict[str, float]:
-    values = x.values() if isinstance(x, dict) else x
+def _named(x: Any, table: Table, parameters: Mapping[str, Parameter]) -> dict[str, float]:
+    values = list(x)
+    if isinstance(x, dict):
+        values = [_column(n, np.array([v], dtype=object), parameters.get(n))[1][0] for n, v in x.items()]
     return dict(zip(table.points, map(float, values), strict=False))  # the points may be unknown

@@ -125,7 +125,9 @@ def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> N
     if plan.origin == BOX:
         opt = state.opt.again_in_box(stop.reason, x0, plan.kind == "small", plan.population_size, left)
     else:
-        opt = state.opt.again(x0, state.searches.first.sigma0 * plan.step, plan.population_size, left)
+        share = plan.step if plan.origin == "best" else 1.0
+        sigma0 = state.searches.first.sigma0 * plan.step
+        opt = state.opt.again(x0, sigma0, plan.population_size, left, share)
     searches = state.searches
     searches.past = searches_until(state, stop)
     if (plan.kind == "look" or plan.origin == BOX) and searches.past[-1].gained:

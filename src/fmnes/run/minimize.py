@@ -162,7 +162,7 @@ def minimize(
     fun : callable or Command
         The objective. It takes a point (d,) and returns a number, or a number and a dict of further outputs.
         With `vectorized`, it takes (n, d) and returns (n,). An external program is a `fmnes.Command`.
-    x0 : array_like or dict of str to Real or Integer, optional
+    x0 : array_like or dict of str to Real, Integer or Categorical, optional
         Where to start, (d,): the first point that is evaluated, and the mean of the first generation. With
         finite `bounds` the default is their centre; if it fails, "afm-nes" looks for a point that works all
         over the box, and starts there. With named parameters, {"width": fmnes.Real(0.1, 10)},

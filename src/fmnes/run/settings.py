@@ -79,7 +79,7 @@ def wants_surrogate(
         d = len(opt.x0)
         few = settings.max_evaluations is not None and settings.max_evaluations <= FEW_EVALUATIONS * d
         expensive = few or program
-        suits = opt.strategy.name == DEFAULT_METHOD
+        suits = opt.strategy.name == DEFAULT_METHOD and not opt.has_categories
         return expensive and suits and d <= FEW_DIMENSIONS and not plain and not settings.vectorized
     if not is_number(surrogate, whole=True) and not isinstance(surrogate, (bool, np.bool_)):
         raise ArgumentError(f'surrogate: found {shown(surrogate)}, wanted True, False or "auto"')

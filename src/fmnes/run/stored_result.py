@@ -70,7 +70,7 @@ def result_from_json(data: dict[str, Any], d: int | None) -> Result:
         x_mean=_array(data["x_mean"], d),
         seed=None if data["seed"] is None else int(data["seed"]),
         second_looks=int(data["second_looks"]),
-        covariance=_array(data.get("covariance"), d, d),
+        covariance=_square(data.get("covariance"), d),
         n_repeated=int(data["n_repeated"]),
         constraints=read_constraint_results(data.get("constraints")),
     )
@@ -81,3 +81,11 @@ def _array(found: Any, *shape: int | None) -> NDArray[np.float64] | None:
     if array is not None and array.shape != shape:
         raise ValueError(f"an array of shape {array.shape}, wanted {shape}")
     return array
+
+
+def _square(found: Any, d: int | None) -> NDArray[np.float64] | None:
+    """A covariance: of all coordinates, or of those that are numbers."""
+    n = None if found is None else len(found)
+    if n is not None and d is not None and n > d:
+        raise ValueError(f"a covariance of {n} coordinates, wanted at most {d}")
+    return _array(found, n, n)

@@ -36,6 +36,11 @@ def warm_start_arguments(
 
     Named parameters have a start of their own, always: there the earlier run wins.
     """
+    if space is not None and space.has_categories:
+        raise ArgumentError(
+            "warm_start: found it together with categories; wanted none: give start= with each parameter, "
+            "and the earlier evaluations as known="
+        )
     before = _ending(warm_start)
     _check_same(before.space, space)
     x = before.x

@@ -113,7 +113,7 @@ class Distribution:
         """Factor of the strategy's coordinates; updates change it for discrete ones."""
         self.deviations: Vector | None = None
         """Standard deviations of the strategy's coordinates, unscaled; None if all are real. (d,)"""
-        self.begin_at(start.x0, 1.0)
+        self._begin(start.x0, 1.0)
 
     def _first_state(self, x0: Vector, sigma: float) -> Any:
         start = self.start
@@ -124,6 +124,9 @@ class Distribution:
 
     def begin_at(self, x: Vector, share: float) -> None:
         """Restart at this point with this share of the initial step size."""
+        self._begin(x, share)
+
+    def _begin(self, x: Vector, share: float) -> None:
         start, grid = self.start, self.start.grid
         self.state = self._first_state(x, share * start.sigma)
         self.scale = start.scale
@@ -158,6 +161,11 @@ class Distribution:
         size = self.population_size
         return size // 2 if self.start.strategy.mirrored else size
 
+    @property
+    def width(self) -> int:
+        """Columns of z."""
+        return len(self.state.mean)
+
     def draw(self, n: int) -> tuple[Floats, Floats, NDArray[np.bool_] | None]:
         """Draw n rows of z; return z, the points, and which are inside the bounds (None: all)."""
         z = self.rng.standard_normal((n, len(self.state.mean)))
@@ -165,7 +173,7 @@ class Distribution:
 
     def seen(self, y: Floats) -> tuple[Floats, NDArray[np.bool_] | None]:
         """Map points of the search to the user's, and mark those inside the bounds (None: all)."""
-        x = self.nearest(y if self.box is None else self.box.onto(y))
+        x = self._on_grid(y if self.box is None else self.box.onto(y))
         if self.box is None and self.start.bounds is not None:
             return x, contain(self.start.bounds, x)
         # Only overflow is left; a finite sum of squares excludes it for all points.
@@ -266,13 +274,17 @@ class Distribution:
             x: Floats = self.start.strategy.sample(self.state, z)
             return x if scale is None else x * scale
 
-    def update(self, z: Floats, f: Floats) -> None:
+    def update(self, z: Floats, f: Floats, x: Floats) -> None:
+        """Make the update of a generation: its draws, values and points."""
+        self._update(z, len(f), *rank(self.start.strategy, z, f))
+
+    def _update(self, z: Floats, population_size: int, order: Any, n_feasible: Any) -> None:
         with np.errstate(all="ignore"):
             strategy = self.start.strategy
-            state = strategy.update(self.state, z, *rank(strategy, z, f))
+            state = strategy.update(self.state, z, order, n_feasible)
             good = stays_finite(state, self.state) and state.sigma > 0
             if good and self.start.grid is not None:
-                good = self._keep_margin(self.start.grid, self.state, state, len(f))
+                good = self._keep_margin(self.start.grid, self.state, state, population_size)
             elif good:
                 self.state = state if self._longest == math.inf else self._limited(state)
             self.faults += not good
@@ -352,6 +364,9 @@ class Distribution:
 
     def nearest(self, x: Floats) -> Floats:
         """Round the discrete coordinates of points to the grid. (…, d)"""
+        return self._on_grid(x)
+
+    def _on_grid(self, x: Floats) -> Floats:
         if self.start.grid is None:
             return x
         with np.errstate(all="ignore"):  # huge steps may overflow

@@ -202,10 +202,14 @@ class Generation:
         draws: int,
         lam: int,
         d: int,
+        width: int,
         any_size: bool = False,
         n_outputs: int = 0,
     ) -> Generation:
-        """any_size: with models or limits a generation may have another number of points than λ."""
+        """width: columns of z. any_size: with models or limits the number of points may differ from λ.
+
+        n_outputs: numbers that have limits.
+        """
         proposed = metadata.get("proposed", False) is True
         if any_size:  # a proposal has any number of points, and a generation one more than its draws
             lam = arrays["current.f"].size
@@ -220,7 +224,7 @@ class Generation:
         if (open & (source != Source.EVALUATED)).any():
             raise SnapshotError("an open slot that is not to be evaluated")
         return cls(
-            z=finite(arrays["current.z"], (draws, d)),
+            z=finite(arrays["current.z"], (draws, width)),
             x=shaped(arrays["current.x"], (lam, d)),
             f=shaped(arrays["current.f"], (lam,)),
             open=open,

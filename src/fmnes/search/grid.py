@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError
+from fmnes.parameters import Choices
 from fmnes.result import Vector
 from fmnes.strategies.base import Strategy, implements
 
@@ -83,6 +84,13 @@ class Grid:
         return x
 
 
+def choices_of(integers: Any, d: int) -> NDArray[np.int64] | None:
+    """The number of choices of each coordinate, 0 for a number; None if there are no categories. (d,)"""
+    if not isinstance(integers, list) or not any(isinstance(item, Choices) for item in integers):
+        return None
+    return np.array([int(item) if isinstance(item, Choices) else 0 for item in integers])
+
+
 def check_integers(integers: Any, d: int) -> Vector | None:
     """The width of each coordinate's grid, 0 for a real one; None if all are real."""
     wanted = "True (whole numbers), False, or the width of a step (0 or None: any real number)"
@@ -93,6 +101,7 @@ def check_integers(integers: Any, d: int) -> Vector | None:
         if isinstance(given, (str, bytes, dict, set)):
             raise TypeError
         items = [item.item() if isinstance(item, np.generic) else item for item in given]
+        items = [1.0 if isinstance(item, Choices) else item for item in items]
     except Exception:  # what iteration raises is up to the object
         raise ArgumentError(
             f"integers: found {shown(integers)}, wanted for each of the {d} coordinates {wanted}"

@@ -45,6 +45,10 @@ def check_surrogate(start: Start, overlap: float) -> None:
         raise ArgumentError(
             'surrogate: found True with bounds_as="failure", wanted bounds_as="map" (the default)'
         )
+    if start.choices is not None:
+        raise ArgumentError(
+            "surrogate: found True together with categories, which the models do not have; wanted False"
+        )
     if overlap:
         raise ArgumentError("surrogate: found True together with overlap, wanted one of the two")
 

@@ -28,9 +28,10 @@ from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
 from fmnes.search.archive import Archive, read_known
 from fmnes.search.constrained import Constrained
-from fmnes.search.distribution import Distribution, shaped_by
+from fmnes.search.distribution import shaped_by
 from fmnes.search.explorer import Begin, Explorer
 from fmnes.search.generation import Generation
+from fmnes.search.mixed import make_distribution
 from fmnes.search.modelled import (
     check_surrogate,
     make_surrogate,
@@ -78,7 +79,7 @@ class Optimizer(Generic[X, Xs]):
 
     Parameters
     ----------
-    x0 : array_like or dict of str to Real or Integer, optional
+    x0 : array_like or dict of str to Real, Integer or Categorical, optional
         As in `fmnes.minimize`. With named parameters the points are dicts {name: value}.
     sigma0 : float or array_like, optional
         As in `fmnes.minimize`.
@@ -209,7 +210,7 @@ class Optimizer(Generic[X, Xs]):
         self.ftol = check_number("ftol", ftol, above=0)
         generator, self.seed = check_rng(rng)
         self._start = start
-        self._distribution = Distribution(start, generator)
+        self._distribution = make_distribution(start, generator)
         self.restart = 0
         """Searches before this one; part of the ids of points."""
         self.generation = 0
@@ -226,13 +227,15 @@ class Optimizer(Generic[X, Xs]):
         self._constrained: Constrained | None = None
         if limits is not None:
             # A projected point is one more in a generation: not of those that overlap, or are drawn again.
+            # The models of the limits are of numbers, not of choices.
             projects = takes_points_from_elsewhere(start.strategy) and start.max_redraws is None
+            projects = projects and start.choices is None
             self._constrained = Constrained(limits, len(start.x0), projects, evaluates=not share)
         known_points = read_known(numbers["known"], len(start.x0), start.bounds, start.grid, limits)
         for x, value, outputs in known_points:
             self._archive.add(x, value, outputs)
             self._take_best(x[None], np.array([value]), None if outputs is None else outputs[None], 0)
-        self._recent = Recent.for_problem(len(start.x0), self.population_size, start.repeats)
+        self._recent = self._no_recent()
         self._polled = 0
         """Polled neighbours of the best point."""
         self._feasible_share = np.nan
@@ -493,6 +496,11 @@ class Optimizer(Generic[X, Xs]):
         return self._start.steps
 
     @property
+    def has_categories(self) -> bool:
+        """Whether a coordinate is the position of a choice (`fmnes.Categorical`)."""
+        return self._start.choices is not None
+
+    @property
     def has_finite_bounds(self) -> bool:
         """Whether every coordinate has a lower and an upper bound."""
         return self._start.finite_bounds is not None
@@ -710,7 +718,12 @@ class Optimizer(Generic[X, Xs]):
             return self.covariance
 
     def again(
-        self, x0: Vector, sigma0: NDArray[Any], population_size: int, max_evaluations: int | None
+        self,
+        x0: Vector,
+        sigma0: NDArray[Any],
+        population_size: int,
+        max_evaluations: int | None,
+        share: float = 1.0,
     ) -> Self:
         """Return a new search with the same random generator and archive.
 
@@ -724,6 +737,8 @@ class Optimizer(Generic[X, Xs]):
             Points in its first generation.
         max_evaluations : int or None
             Its budget.
+        share : float, optional
+            Its step size as a share of the first search's. With short steps the choices of x0 are likely.
 
         Returns
         -------
@@ -737,7 +752,7 @@ class Optimizer(Generic[X, Xs]):
         )
         if self._constrained is not None:
             opt._constrained = self._constrained.again(self._distribution)
-        opt._distribution = Distribution(opt._start, self._distribution.rng)
+        opt._distribution = make_distribution(opt._start, self._distribution.rng, share)
         opt._archive = self._archive
         opt.seed, opt.restart, opt.space = None, self.restart + 1, self.space
         opt.start_failed = self.start_failed and np.array_equal(opt.x0, self.x0)
@@ -799,6 +814,19 @@ class Optimizer(Generic[X, Xs]):
         for x in current.x[current.duplicates]:
             if not (x.tobytes() in evaluated or self._archive.get(x) is not None):
                 raise SnapshotError("a duplicate without the slot that is evaluated for it")
+
+    def _check_choices(self) -> None:
+        """Check that a restored search has no choices that do not exist: they are looked up."""
+        choices = self._start.choices
+        if choices is None:
+            return
+        points = [] if self._current is None else [self._current.x]
+        points += [] if self._best.x is None else [self._best.x[None]]
+        where = np.flatnonzero(choices)
+        for x in points:
+            found = x[:, where]
+            if not ((found == np.rint(found)) & (found >= 0) & (found < choices[where])).all():
+                raise SnapshotError("a choice that does not exist")
 
     @property
     def surrogate(self) -> bool:
@@ -1008,7 +1036,7 @@ class Optimizer(Generic[X, Xs]):
 
     def _evaluate_poll(self, poll: Poll) -> Generation:
         """Begin a generation of these points."""
-        z = np.zeros((self._distribution.draws, len(self.x0)))
+        z = np.zeros((self._distribution.draws, self._distribution.width))
         current = self._evaluate_only(z, poll.points)
         current.poll = poll.polled
         return current
@@ -1030,7 +1058,7 @@ class Optimizer(Generic[X, Xs]):
         if self._best.evaluation > self.evaluations - current.evaluated:
             assert self._best.x is not None
             self._distribution.begin_again(self._best.x)
-            self._recent = Recent.for_problem(len(self.x0), self.population_size, self._start.repeats)
+            self._recent = self._no_recent()
         else:
             self._polled = polled
 
@@ -1151,7 +1179,7 @@ class Optimizer(Generic[X, Xs]):
             # Updates from failures alone would contract the search to the start, which fails too.
             lost = self.start_failed or (self._explorer is not None and self._explorer.needs_success)
             if not (lost and self._best.x is None):
-                self._distribution.update(z, f)
+                self._distribution.update(z, f, current.x[: len(f)])
             if self._constrained is not None:
                 self._constrained.adapt(self._distribution)
             # On a grid σ may shrink without limit while the margin keeps the steps.
@@ -1195,11 +1223,17 @@ class Optimizer(Generic[X, Xs]):
         if explorer.succeeded and not explorer.restarts:
             self._explorer = None
 
+    def _no_recent(self) -> Recent:
+        start = self._start
+        # Steps are those of the numbers.
+        d = len(start.x0) if start.repeats else len(start.numeric)
+        return Recent.for_problem(d, self.population_size, start.repeats)
+
     def _begin_at(self, begin: Begin | None) -> None:
         """Begin the search after an exploration; None: the exploration goes on."""
         if begin is not None:
             self._distribution.begin_at(begin.x, begin.share)
-            self._recent = Recent.for_problem(len(self.x0), self.population_size, self._start.repeats)
+            self._recent = self._no_recent()
             self.start_failed = False
 
     # -- saving ----------------------------------------------------------------------------------------------
@@ -1384,6 +1418,7 @@ class Optimizer(Generic[X, Xs]):
                 drawn.draws,
                 drawn.population_size,
                 d,
+                drawn.width,
                 any_size=opt._surrogate is not None or opt._constrained is not None,
                 n_outputs=opt._n_outputs,
             )
@@ -1391,6 +1426,7 @@ class Optimizer(Generic[X, Xs]):
             points, draws = len(opt._current.f), len(opt._current.z) * (2 if opt.strategy.mirrored else 1)
             if opt._constrained is not None and points - draws not in (0, 1):
                 raise SnapshotError(f"{points} points for {draws} draws")
+        opt._check_choices()
         return opt
 
 

@@ -38,7 +38,8 @@ def check_overlap(overlap: Any, start: Start) -> float:
     if not is_number(overlap) or not 0 <= overlap <= 1:
         raise ArgumentError(f"overlap: found {shown(overlap)}, wanted a share of the population, from 0 to 1")
     if overlap and start.grid is not None:
-        raise ArgumentError(f"overlap: found {shown(overlap)} together with integers; wanted 0 with those")
+        kind = "integers" if start.choices is None else "categories"
+        raise ArgumentError(f"overlap: found {shown(overlap)} together with {kind}; wanted 0 with those")
     if overlap and start.max_redraws is not None:
         raise ArgumentError(
             f"overlap: found {shown(overlap)} together with fmnes.Resampling; wanted 0 with that, or the "

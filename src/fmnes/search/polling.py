@@ -44,7 +44,7 @@ def next_poll(search: Optimizer, reason: StopReason) -> Poll | None:
         return None
     polled = search._polled
     if reason in ANSWERS and best is not None:
-        around = neighbours(grid, best)
+        around = neighbours(grid, best, search._start.choices)
         left = [i for i in range(polled, len(around)) if search.known(around[i]) is None][:size]
         if left:
             return Poll(around[left], left[-1] + 1)
@@ -55,13 +55,17 @@ def next_poll(search: Optimizer, reason: StopReason) -> Poll | None:
     return None
 
 
-def neighbours(grid: Grid, x: Vector) -> Floats:
-    """Return the points inside the bounds one step away in one discrete coordinate. (n, d)"""
+def neighbours(grid: Grid, x: Vector, choices: NDArray[np.int64] | None = None) -> Floats:
+    """Return the points inside the bounds one step away in one discrete coordinate. (n, d)
+
+    choices: the number of choices of each category, all of which are one step away; 0 for a number.
+    """
     index = grid.index(x[grid.where])
     points = []
     for i, coordinate in enumerate(grid.where):
-        for k in (index[i] - 1, index[i] + 1):
-            if grid.first[i] <= k <= grid.last[i]:
+        steps = (index[i] - 1, index[i] + 1)
+        for k in steps if choices is None or not choices[coordinate] else range(choices[coordinate]):
+            if k != index[i] and grid.first[i] <= k <= grid.last[i]:
                 moved = index.copy()
                 moved[i] = k
                 point = x.copy()

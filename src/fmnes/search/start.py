@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from fmnes.arguments import check_population_size, check_sigma0, check_x0, one_population_size
 from fmnes.bounds import BOUNDS_AS, Bounds, check_inside, read_bounds, start_from
 from fmnes.errors import SnapshotError, UsageError
+from fmnes.parameters import Choices
 from fmnes.result import Vector
 from fmnes.search.box import Box, limited_steps
-from fmnes.search.grid import Grid, check_deviations, check_integers, grid_of
-from fmnes.search.saved import Saved, plain
+from fmnes.search.categories import check_method
+from fmnes.search.grid import Grid, check_deviations, check_integers, choices_of, grid_of
+from fmnes.search.saved import Saved, plain, shaped
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
 from fmnes.strategies.base import check_choice
 
@@ -42,7 +44,9 @@ class Start:
     integers: Vector | None
     """Grid width of each coordinate, 0 for a real one; None: all are real."""
     grid: Grid | None
-    """The values of the discrete coordinates; None: all are real."""
+    """The values of the discrete coordinates, categories among them; None: all are real."""
+    choices: NDArray[np.int64] | None = None
+    """The number of choices of each category, 0 for a number; None: there are no categories."""
 
     @classmethod
     def of(
@@ -64,19 +68,50 @@ class Start:
         if wanted is None:
             wanted = strategy.default_population_size(len(x0))
         size = check_population_size(wanted, len(x0), strategy.mirrored)
+        widths, choices = check_integers(integers, len(x0)), choices_of(integers, len(x0))
         sigma, scale = check_sigma0(sigma0, x0)
         if read is not None:
             check_inside(x0, read)
             if bounds_as == "map":
                 sigma, scale = check_sigma0(limited_steps(sigma0, read), x0)
-        widths = check_integers(integers, len(x0))
         grid = None
         if widths is not None:
             check_deviations(strategy)
             open = Bounds(np.full(len(x0), -np.inf), np.full(len(x0), np.inf)) if read is None else read
             grid = grid_of(widths, open.lower, open.upper)
         steps = np.array(sigma0)
-        return cls(x0, steps, strategy, max_redraws, size, read, bounds_as, sigma, scale, widths, grid)
+        start = cls(x0, steps, strategy, max_redraws, size, read, bounds_as, sigma, scale, widths, grid)
+        if choices is None:
+            return start
+        check_method(strategy, max_redraws)
+        start = replace(start, choices=choices)
+        return replace(start, sigma=start.numbers.sigma)
+
+    @property
+    def numeric(self) -> NDArray[np.intp]:
+        """The coordinates that are numbers, not categories."""
+        return np.flatnonzero(self.choices == 0) if self.choices is not None else np.arange(len(self.x0))
+
+    @property
+    def numbers(self) -> Start:
+        """The start of the search in the numbers alone.
+
+        Without any number it has one coordinate that nothing depends on, as a strategy needs one.
+        """
+        if self.choices is None:
+            return self
+        where = self.numeric
+        method: Any = self.strategy
+        if not where.size:
+            return Start.of([0.0], 1.0, method, self.population_size, None, self.bounds_as)
+        bounds = self.bounds
+        if bounds is not None:
+            lower, upper = bounds.lower[where], bounds.upper[where]
+            closed = np.isfinite(lower).any() or np.isfinite(upper).any()
+            bounds = Bounds(lower, upper) if closed else None
+        steps: Any = self.steps[where] if self.steps.ndim else self.steps
+        widths = None if self.integers is None else self.integers[where]
+        return Start.of(self.x0[where], steps, method, self.population_size, bounds, self.bounds_as, widths)
 
     @property
     def box(self) -> Box | None:
@@ -114,8 +149,15 @@ class Start:
             "population_size": self.population_size,
             "bounds": self.bounds,
             "bounds_as": self.bounds_as,
-            "integers": self.integers,
+            "integers": self._integers(),
         }
+
+    def _integers(self) -> Any:
+        """The argument `integers`, with the categories."""
+        if self.choices is None or self.integers is None:
+            return self.integers
+        pairs = zip(self.integers.tolist(), self.choices.tolist(), strict=True)
+        return [Choices(n) if n else width for width, n in pairs]
 
     def again(self, x0: Vector, sigma0: NDArray[Any], population_size: int) -> dict[str, Any]:
         """Return arguments of `Optimizer` that give this start with these changes."""
@@ -148,6 +190,8 @@ class Start:
             arrays["lower"], arrays["upper"] = self.bounds.lower, self.bounds.upper
         if self.integers is not None:
             arrays["integers"] = self.integers
+        if self.choices is not None:
+            arrays["choices"] = self.choices
         return metadata, arrays
 
     @classmethod
@@ -164,4 +208,8 @@ class Start:
             method = Resampling(method, metadata["max_redraws"])
         bounds = Bounds(arrays["lower"], arrays["upper"]) if "lower" in arrays else None
         size, bounds_as = metadata["population_size"], metadata["bounds_as"]
-        return cls.of(arrays["x0"], arrays["sigma0"], method, size, bounds, bounds_as, arrays.get("integers"))
+        integers: Any = arrays.get("integers")
+        if "choices" in arrays:
+            choices = shaped(arrays["choices"], integers.shape, kinds="i").tolist()
+            integers = [Choices(n) if n else width for width, n in zip(integers, choices, strict=True)]
+        return cls.of(arrays["x0"], arrays["sigma0"], method, size, bounds, bounds_as, integers)

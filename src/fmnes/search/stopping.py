@@ -415,5 +415,5 @@ def redraws_failed(search: Optimizer) -> bool:
 
 def _in_real_coordinates(search: Optimizer, view: View) -> View:
     """Return the view without discrete coordinates, if only some are discrete."""
-    mixed = search._start.grid is not None and not search._start.repeats
+    mixed = search._distribution.start.grid is not None and not search._start.repeats
     return search._distribution.real_part(view) if mixed else view

@@ -10,17 +10,22 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.trial import FrozenTrial, TrialState
 
 from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError
-from fmnes.parameters import Integer, Parameter, Real
+from fmnes.parameters import MAX_CHOICES, Categorical, Integer, Parameter, Real
 
 # -- Conversion between Optuna's distributions and fmnes parameters, and of their values.
 #
 # A step becomes an `Integer` that counts steps, so that values lie on the user's grid; an integer on a log
-# scale becomes a `Real` that is rounded.
+# scale becomes a `Real` that is rounded; a category becomes a `Categorical` of positions.
 
 
 Ranges = dict[str, BaseDistribution]
@@ -33,7 +38,11 @@ _SAME = 1e-9
 
 
 def is_searched(distribution: BaseDistribution) -> bool:
-    """Numbers with something to choose from; all else is the independent sampler's."""
+    """Numbers and choices with something to choose from; all else is the independent sampler's."""
+    if isinstance(distribution, CategoricalDistribution):
+        choices = distribution.choices
+        plain = all(choice is None or isinstance(choice, (str, int, float)) for choice in choices)
+        return plain and 2 <= len(choices) <= MAX_CHOICES
     if not isinstance(distribution, (FloatDistribution, IntDistribution)) or distribution.single():
         return False
     low, high = float(distribution.low), float(distribution.high)
@@ -48,9 +57,15 @@ def parameters_of(
 ) -> dict[str, Parameter]:
     """As our search has them, with a start where there is one, and a first step that is a share of the range
     (of its logarithm on a log scale)."""
-    parameters = {}
+    parameters: dict[str, Parameter] = {}
     for name, distribution in ranges.items():
         start = starts.get(name)
+        if isinstance(distribution, CategoricalDistribution):
+            first = _position(distribution, start) if name in starts else None
+            if name in starts and first is None:
+                raise ArgumentError(f"x0: found {name} = {shown(start)}, wanted a choice of {distribution}")
+            parameters[name] = Categorical(range(len(distribution.choices)), start=first)
+            continue
         if start is not None and not (is_number(start) and distribution.low <= start <= distribution.high):  # type: ignore[attr-defined]
             raise ArgumentError(f"x0: found {name} = {shown(start)}, wanted a number inside {distribution}")
         parameters[name] = _parameter(distribution, start, shares.get(name))
@@ -73,6 +88,14 @@ def _parameter(distribution: Any, start: float | None, share: float | None) -> P
     return Real(low, high, start=start, sigma=sigma)
 
 
+def _position(distribution: CategoricalDistribution, choice: Any) -> int | None:
+    """The position of a choice; None: it is none of them."""
+    try:
+        return int(distribution.to_internal_repr(choice))
+    except ValueError:
+        return None
+
+
 def _counts_steps(distribution: Any) -> bool:
     return distribution.step is not None and not (
         isinstance(distribution, IntDistribution) and distribution.step == 1
@@ -85,6 +108,8 @@ def values_of(ranges: Mapping[str, BaseDistribution], point: Mapping[str, Any]) 
 
 
 def _value(distribution: Any, found: Any) -> Any:
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[found]
     low, high = distribution.low, distribution.high
     if isinstance(distribution, IntDistribution):
         value = low + int(found) * distribution.step if _counts_steps(distribution) else round(found)
@@ -111,6 +136,13 @@ def match_point(
     kin = PointMatch.SAME
     for name, distribution in ranges.items():
         found, wanted = trial.params.get(name), values[name]
+        if isinstance(distribution, CategoricalDistribution):
+            if name in trial.params and _position(distribution, found) != _position(distribution, wanted):
+                given = trial.distributions[name]
+                if not isinstance(given, CategoricalDistribution) or _position(given, wanted) is not None:
+                    return PointMatch.OTHER
+                kin = PointMatch.OUTSIDE
+            continue
         if found is None or found == wanted:
             continue
         low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
@@ -140,6 +172,8 @@ def start_near(
     starts = {name: best[0].params[name] for name in ranges}
     shares = {}
     for name, distribution in ranges.items():
+        if isinstance(distribution, CategoricalDistribution):
+            continue
         places = [_place(distribution, t.params[name]) for t in best]
         spread = math.sqrt(sum((place - places[0]) ** 2 for place in places) / len(places))
         shares[name] = min(max(spread, _LEAST_SHARE), _MOST_SHARE)
@@ -153,9 +187,14 @@ _LEAST_SHARE, _MOST_SHARE = 0.01, 0.25
 def is_inside(ranges: Mapping[str, BaseDistribution], params: Mapping[str, Any]) -> bool:
     """Has it a value for each of these, in its range?"""
     return all(
-        is_number(params.get(name)) and distribution.low <= params[name] <= distribution.high  # type: ignore[attr-defined]
-        for name, distribution in ranges.items()
+        name in params and _contains(distribution, params[name]) for name, distribution in ranges.items()
     )
+
+
+def _contains(distribution: Any, value: Any) -> bool:
+    if isinstance(distribution, CategoricalDistribution):
+        return _position(distribution, value) is not None
+    return is_number(value) and bool(distribution.low <= value <= distribution.high)
 
 
 def _place(distribution: Any, value: float) -> float:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.distributions import BaseDistribution, CategoricalDistribution, distribution_to_json
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -22,6 +22,7 @@ from fmnes.errors import ArgumentError, Lost
 from fmnes.integrations.optuna.ranges import Ranges, is_searched, parameters_of, start_near
 from fmnes.integrations.optuna.searches import MAX_DOUBLINGS, Patience, Searches, logger, seed_of
 from fmnes.integrations.optuna.trials import CONSTRAINTS, ENDED, TAG, Ledger, SearchOrigin
+from fmnes.search.categories import METHOD
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
 
@@ -168,7 +169,7 @@ class FMNESSampler(BaseSampler):
         self._x0 = None if x0 is None else dict(x0)
         self._source = None if source_trials is None else list(source_trials)
         self._seed = None if seed is None else check_seed(seed)
-        self._space = None if search_space is None else check_space(search_space)
+        self._space = None if search_space is None else self._searched(check_space(search_space))
         self._stale_after: float | None = check_number("stale_after", stale_after, above=0)
         self._max_losses = check_number("max_losses", max_losses, above=0, whole=True)
         check_flag("warn_independent_sampling", warn_independent_sampling)
@@ -211,14 +212,23 @@ class FMNESSampler(BaseSampler):
         if self._space is not None:
             return dict(self._space)
         with self._lock:
-            return dict(self._read(study).ledger.spaces.space)
+            return self._searched(self._read(study).ledger.spaces.space)
+
+    def _searched(self, ranges: Mapping[str, BaseDistribution]) -> Ranges:
+        """What the method searches: only the default one has categories."""
+        has_categories = getattr(self._method, "name", "") == METHOD
+        return {
+            name: found
+            for name, found in ranges.items()
+            if is_searched(found) and (has_categories or not isinstance(found, CategoricalDistribution))
+        }
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         """Called by Optuna: the next point of the search."""
         _refuse_several_objectives(study)
-        ranges = {name: found for name, found in search_space.items() if is_searched(found)}
+        ranges = self._searched(search_space)
         if not ranges:
             return {}
         with self._lock:  # threads take points one after another; processes may take the same one
@@ -259,8 +269,9 @@ class FMNESSampler(BaseSampler):
                 self._warned.add(param_name)
                 logger.warning(
                     f"The parameter `{param_name}` is sampled independently, by "
-                    f"`{type(self._independent_sampler).__name__}`: FMNESSampler searches numbers that every "
-                    "trial asks for, in one range. `warn_independent_sampling=False` silences this."
+                    f"`{type(self._independent_sampler).__name__}`: FMNESSampler searches what every trial "
+                    "asks for, in one range (categories with the default method only). "
+                    "`warn_independent_sampling=False` silences this."
                 )
         return self._independent_sampler.sample_independent(study, trial, param_name, param_distribution)
 

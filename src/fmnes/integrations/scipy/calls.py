@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from fmnes.errors import ArgumentError
 from fmnes.integrations.scipy.constraints import read_constraints
 from fmnes.integrations.scipy.objective import Free, make_objective, without_gradient
 from fmnes.integrations.scipy.options import even_size, first_steps, read_box, read_options, warn
+from fmnes.outcome import from_return
 from fmnes.result import Result, StopReason, Vector, View
 from fmnes.run.minimize import minimize
 
@@ -50,15 +52,23 @@ class Watcher:
         check_callback(callback)
         self._callback = None if callback is None else _called(callback, with_convergence)
         unlimited = maxiter is None or (isinstance(maxiter, float) and maxiter == np.inf)
+        if isinstance(maxiter, (float, np.floating)) and np.isfinite(maxiter):
+            maxiter = math.ceil(maxiter)  # SciPy compares with it: 100.1 gives 101 iterations
         self._maxiter = None if unlimited else check_count("maxiter", maxiter, 1)
         self._free = free
         self._generations = 0
         self.has_counted_out = False
         """Whether `maxiter` ended the run."""
+        self.has_raised = False
+        """Whether the callback ended it by StopIteration."""
 
     def __call__(self, view: View) -> bool:
         self._generations += 1
-        if self._callback is not None and self._callback(self._seen(view)):
+        try:
+            if self._callback is not None and self._callback(self._seen(view)):
+                return True
+        except StopIteration:
+            self.has_raised = True
             return True
         self.has_counted_out = self._generations == self._maxiter
         return self.has_counted_out
@@ -71,6 +81,7 @@ class Watcher:
             nit=self._generations,
             nfev=view.evaluations,
             nfail=view.n_infeasible,
+            n_failed=view.n_infeasible,
             x_mean=self._free.whole(view.mean),
         )
 
@@ -110,6 +121,8 @@ def optimize_result(result: Result, watcher: Watcher, free: Free) -> OptimizeRes
     status = 0 if success else _STATUS.get(reason, _ANY_OTHER)
     if reason is StopReason.CALLBACK and watcher.has_counted_out:
         status, message = _MAXITER, f"the maximum number of iterations was reached ({result.nit})"
+    elif reason is StopReason.CALLBACK and watcher.has_raised:
+        message = "`callback` raised `StopIteration`."  # SciPy's own words
     more: dict[str, Any] = {} if result.evaluations is None else {"evaluations": result.evaluations}
     if result.constraints is not None:
         more["constraints"] = result.constraints
@@ -123,6 +136,7 @@ def optimize_result(result: Result, watcher: Watcher, free: Free) -> OptimizeRes
         nfev=result.nfev,
         nit=result.nit,
         nfail=result.n_infeasible,
+        n_failed=result.n_infeasible,
         x_mean=free.whole(result.x_mean),
         failures=[replace(failure, x=free.whole(failure.x)) for failure in result.failures],
         stop_reason=reason,
@@ -206,8 +220,9 @@ def fmnes(
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's fields and: nfail (evaluations that failed), failures (why), x_mean, stop_reason, seed,
-        sigma0, history. If no evaluation succeeded, x is the start, fun is inf and success False.
+        SciPy's fields and: n_failed (evaluations that failed; also nfail), failures (why), x_mean,
+        stop_reason, seed, sigma0, history. If no evaluation succeeded, x is the start, fun is inf and success
+        False.
 
     Raises
     ------
@@ -350,6 +365,8 @@ def _search(
     check_flag("vectorized", vectorized)
     steps: Vector | ArrayLike = first_steps(free.x, box) if sigma0 is None else sigma0
     options = options | {"integers": free.part(options.get("integers"))}
+    if not free.mask.any():
+        return _fixed(make_objective(fun, args, read_constraints(constraints), free, False), free)
     read = [constraint.sized(free.x) for constraint in read_constraints(constraints)]
     limits = {name: limit for c in read if not c.keep_feasible for name, limit in c.limits().items()}
     if limits:
@@ -362,7 +379,33 @@ def _search(
         callback=watcher,
         **options,
     )
-    return optimize_result(result, watcher, free)
+    found = optimize_result(result, watcher, free)
+    if options.get("progress") and found.status in (_MAXITER, _STATUS[StopReason.MAX_EVALUATIONS]):
+        warn(found.message, RuntimeWarning)  # with disp=True, as SciPy's own methods
+    return found
+
+
+def _fixed(objective: Callable[[Vector], Any], free: Free) -> OptimizeResult:
+    """One evaluation: all coordinates are fixed by equal bounds."""
+    try:
+        outcome = from_return(objective(np.empty(0)))
+    except Exception:
+        outcome = from_return(None)
+    succeeded = outcome.status == "value"
+    return OptimizeResult(
+        x=free.x.copy(),
+        fun=outcome.value if succeeded else np.inf,
+        success=succeeded,
+        status=0 if succeeded else _STATUS[StopReason.NO_FEASIBLE],
+        message="All independent variables were fixed by bounds.",
+        nfev=1,
+        nit=0,
+        nfail=int(not succeeded),
+        x_mean=free.x.copy(),
+        failures=[],
+        stop_reason=None,
+        n_failed=int(not succeeded),
+    )
 
 
 def _is_one_of(found: Any, values: tuple[Any, ...]) -> bool:

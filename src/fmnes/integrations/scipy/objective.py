@@ -105,10 +105,7 @@ class Free:
     def of(cls, x: Vector, bounds: Bounds | None) -> Free:
         if bounds is None:
             return cls(np.ones(len(x), dtype=bool), x)
-        mask = bounds.lower < bounds.upper
-        if not mask.any():
-            raise ArgumentError("bounds: found lower = upper everywhere, wanted a coordinate that may change")
-        return cls(mask, x)
+        return cls(bounds.lower < bounds.upper, x)
 
     @property
     def all(self) -> bool:
