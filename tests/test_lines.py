@@ -61,7 +61,7 @@ def test_a_stretched_coordinate_moves_its_mean_as_far_as_without_the_stretching(
     before, z = drawn.state, np.random.default_rng(1).standard_normal((6, 2))
     f = np.arange(6.0)
     after = after_update(opt.strategy, before, z, f)
-    drawn.update(z, f)
+    drawn.update(z, f, before.mean + z)
     wanted = before.mean * scale + (after.mean - before.mean) * np.array([1.0, 0.5])
     np.testing.assert_allclose(drawn.state.mean * drawn.scale, wanted, rtol=1e-9)
 
