@@ -1164,7 +1164,7 @@ VALID = dump_answer("job", KEY, X, Outcome("value", 1.5, seconds=2.5, outputs={"
         ('"mass"', '" "'),
         ('"word": "a"', '"mass": 4.0'),
         ('"word": "a"', ", ".join(f'"{i}": 1' for i in range(1001))),
-        ('"word": "a"', f'"word": "{"a" * 10_000}"'),
+        ('"word": "a"', f'"word": "{"a" * 50_000}"'),
         ('"a"', '"\\udfff"'),
     ],
 )

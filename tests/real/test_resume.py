@@ -483,7 +483,12 @@ def test_a_finished_run_is_taken_up_at_its_last_snapshot(
 def test_the_log_is_read_only_where_it_has_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
     find, read = EvaluationLog.find, []
-    monkeypatch.setattr(EvaluationLog, "find", lambda self, *where: read.append(where) or find(self, *where))
+
+    def counted(self: Any, *where: Any, **options: Any) -> Any:
+        read.append(where)
+        return find(self, *where, **options)
+
+    monkeypatch.setattr(EvaluationLog, "find", counted)
     settings = {"rng": 1, "population_size": 10, "evaluate_start": False, "run_dir": tmp_path / "run"}
     minimize(bumpy, [1.0, 0.5], 1.0, max_evaluations=35, **settings)
     assert read == []
