@@ -243,9 +243,9 @@ def minimize(
         taken over: see `known`.
     constraints : dict or sequence, optional
         Limits on what `fun` reports beside its value: {"stress": (None, 250.0), "mass": (2.5, None)}, a pair
-        (lower, upper) or a `fmnes.Constraint` for each output. `fun` then returns `(value, {"stress": 212.0,
-        "mass": 3.1})`. Equal limits are an equality. Or a list of limits, and `fun` returns `(value, [g1,
-        g2])`. A missing output, or one that is NaN, is a failed evaluation.
+        (lower, upper) or a `fmnes.Constraint` for each output. `fun` then returns its value with a dict of
+        outputs, `(value, {"stress": 212.0, "mass": 3.1})`. Equal limits are an equality. Or a list of limits,
+        and `fun` returns `(value, [g1, g2])`. A missing output, or one that is NaN, is a failed evaluation.
     overlap : float, optional
         With `workers`: the share of a generation, from 0 to 1, that may be handed out early to workers that
         would wait for its slowest evaluation; these points belong to the next generation. If evaluation times
