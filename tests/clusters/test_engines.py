@@ -32,7 +32,13 @@ from tests.clusters.objectives import (
     valley,
 )
 
-RUN: dict[str, Any] = {"x0": [1.0, 1.0, 1.0], "sigma0": 0.5, "rng": 1, "max_evaluations": 60}
+RUN: dict[str, Any] = {
+    "x0": [1.0, 1.0, 1.0],
+    "sigma0": 0.5,
+    "rng": 1,
+    "max_evaluations": 60,
+    "surrogate": False,
+}
 
 
 def tasks(*first: float) -> list[Task]:
@@ -59,8 +65,10 @@ def test_named_parameters_and_a_function_without_a_module(engine: Executor) -> N
     def fun(point: dict[str, Any]) -> tuple[float, dict[str, Any]]:
         return (point["a"] - 2) ** 2 + point["n"], {"elsewhere": os.getpid() != where}
 
-    result = fmnes.minimize(fun, space, rng=1, max_evaluations=20, executor=engine, keep_evaluations=True)
-    expected = fmnes.minimize(fun, space, rng=1, max_evaluations=20)
+    result = fmnes.minimize(
+        fun, space, rng=1, max_evaluations=20, surrogate=False, executor=engine, keep_evaluations=True
+    )
+    expected = fmnes.minimize(fun, space, rng=1, max_evaluations=20, surrogate=False)
     assert (result.x, result.fun) == (expected.x, expected.fun)
     assert result.evaluations is not None
     assert set(result.evaluations["elsewhere"]) == {True}
@@ -109,8 +117,8 @@ def test_a_worker_killed_in_mid_generation_costs_what_was_running_on_it(
 def test_a_program(engine: Executor, tmp_path: Path) -> None:
     script = "import sys, os; x = float(sys.argv[1]); print('FAIL: too far' if x > 1.2 else (x - 0.5) ** 2)"
     command = fmnes.Command([sys.executable, "-c", script, "{x0}"], keep="none")
-    result = fmnes.minimize(command, [1.0], 0.5, rng=1, max_evaluations=12, executor=engine)
-    assert result == fmnes.minimize(command, [1.0], 0.5, rng=1, max_evaluations=12)
+    result = fmnes.minimize(command, [1.0], 0.5, rng=1, max_evaluations=12, surrogate=False, executor=engine)
+    assert result == fmnes.minimize(command, [1.0], 0.5, rng=1, max_evaluations=12, surrogate=False)
     assert result.n_infeasible > 0
     slow = fmnes.Command([sys.executable, "-c", "import time; time.sleep(60)", "{x0}"], keep="none")
     evaluator = executor_evaluator(engine, slow, 1, timeout=0.5)
