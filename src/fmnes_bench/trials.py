@@ -9,10 +9,11 @@ import os
 import platform
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -165,16 +166,21 @@ def run_all(
         progress(finished, total)
     if queue:
         with _pinned_pool(min(workers or os.cpu_count() or 1, len(queue))) as pool:
+            # A queue, because `concurrent.futures.wait` locks every future: Ctrl-C in between leaves some
+            # of them locked, and the process never ends.
+            ended: SimpleQueue[Future[Trial]] = SimpleQueue()
             pending: dict[Future[Trial], Key] = {pool.submit(run, *key): key for key in queue}
+            for future in pending:
+                future.add_done_callback(ended.put)
             while pending:
-                for future in wait(pending, return_when=FIRST_COMPLETED).done:
-                    key = pending.pop(future)
-                    found[key] = trial = future.result()
-                    if keep:
-                        keep(trial)
-                    finished += work(key)
-                    if progress:
-                        progress(finished, total)
+                future = ended.get()
+                key = pending.pop(future)
+                found[key] = trial = future.result()
+                if keep:
+                    keep(trial)
+                finished += work(key)
+                if progress:
+                    progress(finished, total)
     return [found[key] for key in wanted]
 
 
