@@ -197,6 +197,7 @@ def test_the_row_by_hand() -> None:
     assert (row.evaluations, row.failed, row.working) == (10, 2, 2)
     assert row.gaps == (None, 100.0, 100.0, 50.0, pytest.approx(1e-5), 0.0)  # after 1, 2, 3, 5, 7 and 10
     assert row.hits == (6, 7, 10)  # 0.05, 1e-5 and 0 of 100
+    assert row.failed_before == (2, 2, 2)
     assert [row.regret(c) for c in (1, 2, 5, 20)] == [1.0, 1.0, 0.5, None]
     assert found.finished
     with pytest.raises(Finished):
@@ -225,7 +226,7 @@ def row_of(problem: str, method: str, regrets: dict[int, float], **fields: objec
             last = regrets.get(c, last)
             gaps.append(last)
     case = Case(str(fields.pop("suite", "shared")), problem, 2, int(str(fields.pop("instance", 8))))
-    made = Row(Key(case, method, 100), 200, 20, 1, 0.0, 1.0, tuple(gaps), (None,) * 3, (), 1.0)
+    made = Row(Key(case, method, 100), 200, 20, 1, 0.0, 1.0, tuple(gaps), (None,) * 3, (), (), 1.0)
     return made._replace(**fields)
 
 
@@ -269,6 +270,21 @@ def test_ratios_are_to_the_default() -> None:
     assert "| study | 2 | `cobyqa` | 1.00, 4.00 (cigar) |" in report.page(some, None)
 
 
+def test_failed_evaluations_by_hand() -> None:
+    """5 before a hit, and 20 in a run without one: 25 for a run that reaches the regret."""
+    some = [
+        row_of("active1", "afm-nes", {}, hits=(80, None, None), failed_before=(5, None, None)),
+        row_of("active1", "afm-nes", {}, instance=9, failed_before=(None,) * 3),
+    ]
+    assert report.failed_per_success(some, 0) == 25 and math.isinf(report.failed_per_success(some, 1))
+    # Not counted: a row without the numbers, and a problem on which nothing fails.
+    more = [
+        row_of("curved", "afm-nes", {}),
+        row_of("sphere", "afm-nes", {}, failed=0, failed_before=(0, 0, 0)),
+    ]
+    assert "| 2 | `afm-nes` | 25 | – | – | 20 | 2 |" in report.page(some + more, None)
+
+
 # -- rows -------------------------------------------------------------------------------------------------
 
 
@@ -296,9 +312,13 @@ def test_rows_are_kept_read_packed_and_not_made_again(tmp_path: Path) -> None:
 
 
 def test_a_row_and_its_line() -> None:
-    row = row_of("f3", "cma-lq", {10: 0.1}, suite="bbob", targets=(4, 5))
+    row = row_of("f3", "cma-lq", {10: 0.1}, suite="bbob", targets=(4, 5), failed_before=(1, None, None))
     assert from_line(as_line(row)) == row
-    assert "targets" not in json.loads(as_line(row._replace(targets=())))
+    short = row._replace(targets=(), failed_before=())
+    assert (
+        not {"targets", "failed_before"} & set(json.loads(as_line(short)))
+        and from_line(as_line(short)) == short
+    )
 
 
 def test_a_wrong_line_is_named(tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def page(rows: Iterable[Row], figure: str | None) -> str:
             parts += _values(own)
         else:
             parts += _regrets(own)
+        if suite in ("shared", "search"):
+            parts += _failures(own)
         if suite == "boxes":
             parts += _found(own)
         if suite == "search":
@@ -110,6 +112,14 @@ def per_success(rows: Sequence[Row], which: int) -> float:
     hits = sum(row.hits[which] is not None for row in rows)
     spent = sum(row.hits[which] or row.evaluations for row in rows)
     return spent / hits if hits else math.inf
+
+
+def failed_per_success(rows: Sequence[Row], which: int) -> float:
+    """The same of the failed evaluations, for rows in which they were counted."""
+    reached = [row.failed_before[which] for row in rows]
+    hits = sum(failed is not None for failed in reached)
+    failed = sum(row.failed if n is None else n for n, row in zip(reached, rows, strict=True))
+    return failed / hits if hits else math.inf
 
 
 def area(row: Row, multiple: int) -> float:
@@ -177,6 +187,29 @@ def _hits(rows: Sequence[Row], which: int) -> str:
 
 def _failed(rows: Sequence[Row]) -> str:
     return f"{sum(row.failed for row in rows) / sum(row.evaluations for row in rows):.0%}"
+
+
+def _failures(rows: Sequence[Row]) -> list[str]:
+    """Failed evaluations, on the problems on which some fail."""
+    failing = {row.key.case.problem for row in rows if row.failed}
+    rows = [row for row in rows if row.key.case.problem in failing and row.failed_before]
+    if not rows:
+        return []
+    lines: list[list[Any]] = []
+    for group, members in _groups(rows):
+        for _, shown, own in _by_method(members):
+            until = [failed_per_success(own, which) for which in range(len(REGRETS))]
+            cells = ["–" if math.isinf(failed) else f"{failed:.0f}" for failed in until]
+            lines.append(
+                [group, shown, *cells, f"{statistics.fmean(row.failed for row in own):.0f}", len(own)]
+            )
+    what = (
+        "Failed evaluations on the problems where some evaluations fail: those of all runs until they reach "
+        "a regret, divided by the number of runs that reach it, and those of a whole run, which ends with "
+        "the budget or at 1e-8."
+    )
+    head = ["d", "method", *(f"to {r:.0e}".replace("e-0", "e-") for r in REGRETS), "in a run", "runs"]
+    return [what, "\n".join(table(head, lines))]
 
 
 def _milliseconds(rows: Sequence[Row]) -> str:

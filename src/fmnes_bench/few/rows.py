@@ -60,6 +60,8 @@ class Row(NamedTuple):
     """The best value less the optimum at each of CHECKPOINTS within the budget; None before a success."""
     hits: tuple[int | None, ...]
     """The first evaluation with each of REGRETS; None if it was not reached."""
+    failed_before: tuple[int | None, ...]
+    """Failed evaluations before each of these; empty in rows that were made before it was counted."""
     targets: tuple[int, ...]
     """The first evaluation with each of TARGETS, as far as it got; only of `bbob`."""
     milliseconds: float
@@ -85,6 +87,7 @@ class Recorder:
         self.evaluations = self.failed = self.working = 0
         self.gaps: list[float | None] = []
         self.hits: list[int | None] = [None] * len(REGRETS)
+        self.failed_before: list[int | None] = [None] * len(REGRETS)
         self.targets: list[int] = []
         self.best = np.inf
         self.seconds = 0.0
@@ -120,7 +123,7 @@ class Recorder:
         scale = self._problem.scale
         for i, regret in enumerate(REGRETS):
             if self.hits[i] is None and self.best <= regret * scale:
-                self.hits[i] = self.evaluations
+                self.hits[i], self.failed_before[i] = self.evaluations, self.failed
         while len(self.targets) < len(TARGETS) and self.best <= TARGETS[len(self.targets)] * scale:
             self.targets.append(self.evaluations)
 
@@ -140,6 +143,7 @@ class Recorder:
             self._problem.scale,
             tuple(None if gap is None else float(f"{gap:.4g}") for gap in gaps),
             tuple(self.hits),
+            tuple(self.failed_before),
             tuple(self.targets) if self._wants_targets else (),
             round(1e3 * max(0.0, seconds - self.seconds) / max(1, self.evaluations), 3),
         )
@@ -257,8 +261,9 @@ def as_line(row: Row) -> str:
         "budget": row.key.budget,
         **{name: value for name, value in row._asdict().items() if name != "key"},
     }
-    if not row.targets:
-        del fields["targets"]
+    for name in ("failed_before", "targets"):
+        if not fields[name]:
+            del fields[name]
     return json.dumps(fields, separators=(",", ":"))
 
 
@@ -267,7 +272,7 @@ def from_line(line: str) -> Row:
     fields = json.loads(line)
     case = Case(*(fields.pop(name) for name in Case._fields))
     key = Key(case, fields.pop("method"), fields.pop("budget"))
-    fields |= {name: tuple(fields.get(name, ())) for name in ("gaps", "hits", "targets")}
+    fields |= {name: tuple(fields.get(name, ())) for name in ("gaps", "hits", "failed_before", "targets")}
     return Row(key, **fields)
 
 
