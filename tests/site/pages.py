@@ -148,6 +148,38 @@ def unmade_pictures(page: Path) -> Iterator[str]:
         yield f"{page.relative_to(NAMED_FROM)}: it has a picture, and no command that makes it"
 
 
+def sentences(page: Path) -> Iterator[str]:
+    """The prose of a page: no code blocks, each cell of a table and each item of a list on its own."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)  # a link is read as its text
+    text = re.sub(r"^\|.*$", lambda row: row[0].replace("|", "\n\n"), text, flags=re.MULTILINE)
+    text = re.sub(r"^(?=#|- |\d+\. )", "\n\n", text, flags=re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n", text):
+        yield from re.split(r"(?<=[.?!])\s+(?=\S)", " ".join(paragraph.split()))
+
+
+def figures_elsewhere(page: Path) -> Iterator[str]:
+    """Figures in a row of a table that are not on the page which the row links to."""
+    name = page.relative_to(NAMED_FROM)
+    for row in re.findall(r"^\| (?:\[.*)$", page.read_text("utf-8"), re.MULTILINE):
+        first, *cells = row.strip("| ").split(" | ")
+        [source] = LINK.findall(first)[:1]
+        there = (page.parent / source).read_text("utf-8")
+        for figure in re.findall(r"\d[\w.+-]*", " ".join(cells)):
+            if not re.search(rf"(?<![\w.]){re.escape(figure)}(?![\w.]*\w)", there):
+                yield f"{name}: {figure} is not in {source}"
+
+
+def same_output(shown: str, printed: str) -> bool:
+    """Equal text, and numbers within 10 %: the last digits depend on the processor."""
+    number = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+    close = (
+        abs(float(a) - float(b)) <= 0.1 * abs(float(b))
+        for a, b in zip(number.findall(shown), number.findall(printed), strict=False)
+    )
+    return number.sub("#", shown) == number.sub("#", printed) and all(close)
+
+
 def check_extras(arguments: list[str]) -> None:
     """`pip install ".[cli]"`: are there such extras?"""
     with (ROOT / "pyproject.toml").open("rb") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +15,12 @@ from tests.site.pages import (
     blocks,
     commands,
     dead_links,
+    figures_elsewhere,
     missing_commands,
     pages,
     run_page,
+    same_output,
+    sentences,
     unmade_pictures,
 )
 
@@ -41,7 +45,40 @@ def test_links_commands_and_pictures() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 150
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110
+
+
+@pytest.mark.parametrize("name", ["README.md"])
+def test_sentences_are_short(name: str) -> None:
+    assert [sentence for sentence in sentences(ROOT / name) if len(sentence.split()) > 35] == []
+
+
+def test_long_sentences_are_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A title\n\nOne [two](page.md)\nthree. Four!\n- five\n- six\n\n```sh\nseven\n```\n| a | b |\n"
+    )
+    assert [found for found in sentences(page) if found] == [
+        "# A title",
+        "One two three.",
+        "Four!",
+        "- five",
+        "- six",
+        "a",
+        "b",
+    ]
+
+
+def test_the_figures_of_the_readme_are_on_the_pages_it_names() -> None:
+    assert list(figures_elsewhere(ROOT / "README.md")) == []
+
+
+def test_a_figure_without_a_source_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.site.pages.NAMED_FROM", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("| [Speed](there.md), d = 7 | 1.5 | 2.5e-3 | 12 of 12 | - |\n")
+    (tmp_path / "there.md").write_text("1.55 12.5 2.5e-3 12.")
+    assert list(figures_elsewhere(page)) == ["page.md: 1.5 is not in there.md"]
 
 
 BAD = """# A page
@@ -87,11 +124,20 @@ def test_what_is_wrong_with_a_page_is_said_with_its_name(
     assert list(unmade_pictures(page)) == ["page.md: it has a picture, and no command that makes it"]
 
 
-@pytest.mark.parametrize(("name", "number"), [("start.md", 2), ("an-expensive-simulation.md", 1)])
+@pytest.mark.parametrize(
+    ("name", "number"), [("README.md", 2), ("docs/start.md", 2), ("docs/an-expensive-simulation.md", 1)]
+)
 def test_the_first_pages_show_what_their_code_prints(name: str, number: int, tmp_path: Path) -> None:
-    page = ROOT / "docs" / name
+    page = ROOT / name
     [code] = [block.text for block in blocks(page) if block.number == number]
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert f"```text\n{done.stdout}```" in page.read_text("utf-8")
+    shown = re.findall(r"^```text\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert any(same_output(text, done.stdout) for text in shown), done.stdout
+
+
+def test_output_that_differs_is_seen() -> None:
+    assert same_output("fun 0.500028 (38 failed)\n", "fun 0.500001 (40 failed)\n")
+    assert not same_output("fun 0.5 (38 failed)\n", "fun 0.5 (60 failed)\n")
+    assert not same_output("fun 0.5\n", "value 0.5\n")
