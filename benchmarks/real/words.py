@@ -66,7 +66,7 @@ PROBLEMS = {
     ),
     "airfoil-wide": Words(
         "Air foil, in wider ranges",
-        "../airfoil.md#beside-others",
+        "../airfoil.md#comparison-with-other-methods",
         "the same, with most shapes failing",
         "The searches end in different sections: the first of the table are within each other's "
         "quartiles, and five seeds do not put them in order. These ranges were set before any of the rows "
@@ -79,8 +79,8 @@ PROBLEMS = {
         "Sixty parameters and a small budget: nobody comes to the end, and what counts is who goes "
         "down fastest. The default is behind `fm-nes`: with so many parameters its shape learns at half "
         "the published rate, and with that rate it would be ahead (figures with more seeds are on [the "
-        "problem's page](../gene-network.md#beside-others)). Hardly anything fails where they look, so "
-        "that what it does about failures has nothing to win here. NOMAD goes without its "
+        "problem's page](../gene-network.md#comparison-with-other-methods)). Hardly anything fails where they "
+        "look, so that what it does about failures has nothing to win here. NOMAD goes without its "
         "quadratic models, which take nearly all of its time with so many parameters. "
         "Differential evolution does not get away from the start.",
     ),
