@@ -2,7 +2,7 @@
 
     python -m benchmarks.real.report [--out docs/benchmarks/real.md]
 
-All numbers come from the rows, docs/benchmarks/real*.jsonl; all words from words.py.
+All numbers come from the rows, docs/benchmarks/real*.jsonl; all text from words.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FOLDER = Path("docs/benchmarks")
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The whole of it, for the problems that have rows."""
+    """The page, with the problems that have rows."""
     found = [problem for problem in TASKS if any(row["problem"] == problem for row in rows)]
     parts = [ABOUT, "## The default and the best of the others", against_the_others(rows, found)]
     for problem in found:
@@ -43,7 +43,7 @@ def page(rows: Sequence[Row]) -> str:
 
 
 def against_the_others(rows: Sequence[Row], problems: Sequence[str]) -> str:
-    head = ["", f"`{DEFAULT_METHOD}`", "best of the others", "", "the default is", "failed", "of the other"]
+    head = ["", f"`{DEFAULT_METHOD}`", "best other", "method", "the default is", "failed", "failed (other)"]
     lines = [head, ["---"] * len(head)]
     for problem in problems:
         methods = by_method(rows, problem)
@@ -59,23 +59,23 @@ def against_the_others(rows: Sequence[Row], problems: Sequence[str]) -> str:
 
 
 def compared(mine: float, theirs: float) -> str:
-    """In words, of values of which the smaller is better."""
+    """The difference in words; smaller values are better."""
     more = mine / theirs - 1
     if abs(more) < 0.005:
-        return "level"
+        return "equal"
     return f"{abs(more):.0%} {'worse' if more > 0 else 'better'}"
 
 
 def missing(rows: Sequence[Row], problem: str) -> str:
-    """Who has fewer seeds than the others, or none: nobody should have to count."""
+    """The methods that have fewer seeds than the others, or none."""
     seeds = {method: len(own) for method, own in by_method(rows, problem).items()}
     most = max(seeds.values())
     few = [f"`{method}` {seeds.get(method, 0)}" for method in METHODS if seeds.get(method, 0) < most]
-    return f"Seeds that were run, where not all {most}: {', '.join(few)}." if few else ""
+    return f"Number of seeds, if fewer than {most}: {', '.join(few)}." if few else ""
 
 
 def kept_rows(folder: Path = FOLDER) -> list[Row]:
-    """Of all files of rows in the folder; a run that is in two of them is one run."""
+    """The rows of all files in the folder; a run that is in two files counts once."""
     rows = [row for file in sorted(folder.glob("real*.jsonl")) for row in read_rows(file)]
     return list({(row["problem"], row["method"], row["seed"], row["budget"]): row for row in rows}.values())
 
