@@ -140,7 +140,7 @@ def test_every_problem_has_its_words_and_its_page() -> None:
 
 
 def test_better_and_worse_are_told_in_words() -> None:
-    assert [compared(mine, 10.0) for mine in (10.04, 11.0, 8.0)] == ["level", "10% worse", "20% better"]
+    assert [compared(mine, 10.0) for mine in (10.04, 11.0, 8.0)] == ["equal", "10% worse", "20% better"]
 
 
 def test_other_seeds_can_be_asked_for(tmp_path: Path) -> None:
