@@ -220,6 +220,44 @@ class Strategy:
         """
         raise NotImplementedError
 
+    def shape_matrix(self, state: Any) -> Array:
+        """Return B, with which the points are mean + sigma · B z.
+
+        A strategy that defines this and `with_shape` converges in spite of noise (`noise=True`).
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state.
+
+        Returns
+        -------
+        ndarray
+            B with determinant ±1, (d, d).
+        """
+        raise NotImplementedError
+
+    def with_shape(self, state: Any, mean: Array, sigma: float, B: Array) -> Any:
+        """Return the state with another distribution, whose points are mean + sigma · B z.
+
+        Parameters
+        ----------
+        state : NamedTuple
+            The state.
+        mean : ndarray
+            The mean, (d,).
+        sigma : float
+            The step size.
+        B : ndarray
+            The shape with determinant ±1, (d, d).
+
+        Returns
+        -------
+        NamedTuple
+            The state; what it has learned otherwise stays.
+        """
+        raise NotImplementedError
+
     def default_population_size(self, d: int) -> int | None:
         """Return λ for settings without a `population_size`.
 
@@ -295,6 +333,11 @@ def implements(strategy: Strategy, member: str) -> bool:
 def takes_points_from_elsewhere(strategy: Strategy) -> bool:
     """True if the strategy can compute the draws of points of another distribution."""
     return implements(strategy, "coordinates")
+
+
+def slows_down(strategy: Strategy) -> bool:
+    """True if the strategy can take a share of its steps."""
+    return implements(strategy, "shape_matrix") and implements(strategy, "with_shape")
 
 
 def stays_finite(state: tuple[Any, ...], before: tuple[Any, ...]) -> bool:

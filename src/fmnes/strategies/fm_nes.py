@@ -323,6 +323,25 @@ class FMNES(EqualByContent, Strategy):
             return steps.dot(state.A_inverse.T)
         return np.linalg.solve(state.A, steps.T).T
 
+    def shape_matrix(self, state: FMNESState) -> Array:
+        """Return B = F A; see `Strategy.shape_matrix`."""
+        return state.F.dot(state.A)
+
+    def with_shape(self, state: FMNESState, mean: Array, sigma: float, B: Array) -> FMNESState:
+        """Return the state with another distribution; see `Strategy.with_shape`.
+
+        The paths stay as they are in space.
+        """
+        F, lengths, Vt = np.linalg.svd(B)
+        return state._replace(
+            mean=mean,
+            sigma=np.float64(sigma),
+            F=F,
+            A=lengths[:, None] * Vt,
+            A_inverse=None if state.A_inverse is None else Vt.T / lengths,
+            p_c=F.T.dot(state.F.dot(state.p_c)),
+        )
+
     def with_refresh(self, d: int, population_size: int) -> FMNES:
         """Return the same settings with `refresh` fixed to that of this λ, whatever λ becomes.
 
