@@ -14,7 +14,7 @@ Size Solve Multimodal and Noisy Problems?", 2023, applied to the step that any s
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,11 +82,9 @@ def first_rates(d: int) -> Rates:
 
 def step_between(before: Gaussian, after: Gaussian) -> Step:
     """Return the step from one distribution to the next."""
-    solved = np.linalg.solve(before.shape, np.column_stack([after.mean - before.mean, after.shape]))
+    solved: Any = np.linalg.solve(before.shape, np.column_stack([after.mean - before.mean, after.shape]))
     T = solved[:, 1:] * (after.sigma / before.sigma)
-    delta: Floats = solved[:, 0] / before.sigma
-    covariance: Floats = T.dot(T.T)
-    return Step(delta, covariance - np.eye(len(T)))
+    return Step(solved[:, 0] / before.sigma, T.dot(T.T) - np.eye(len(T)))
 
 
 def signal_to_noise(step: Floats, square: float, beta: float) -> float:
