@@ -27,13 +27,14 @@ BUDGET = 100_000
 #: How near the value has to come, and where there is noise the value of the mean.
 GAP, NOISY_GAP = 1e-8, 1.0
 
-HEADING = """# What σ₀ and λ do
+HEADING = """# The effect of σ₀ and λ
 
-`python -m benchmarks.choosing --seeds {seeds}`: the default method, d = {d}; evaluations to {gap:g} above the
-minimum for each run that arrived, ± standard error, and how many did where not all. At most {budget:,} a run.
+`python -m benchmarks.choosing --seeds {seeds}`: the default method, d = {d}. Mean number of evaluations until the
+value is {gap:g} above the minimum, over the runs that reached it, ± standard error, and the number of these runs
+if not all. At most {budget:,} evaluations a run.
 
 - *ill-conditioned*: a rotated ellipsoid, axes 1 to 1000; *curved*: Rosenbrock's valley; *edge*: a sphere
-  whose optimum lies on the edge of what can be evaluated, in half of the coordinates.
+  whose optimum lies on the boundary of the failing region, in half of the coordinates.
 - *many valleys*: Rastrigin's function, from anywhere in [−4, 4]^d.
 - *noise*: the ellipsoid with noise of standard deviation 1 in each value, until the mean is within
   {noisy_gap:g} of the minimum.
@@ -144,7 +145,7 @@ def main() -> None:
             ["ill-conditioned", "curved", "edge", "many valleys"],
             chosen.seeds,
         ),
-        *table("λ, where there is noise", sizes, ["noise"], chosen.seeds),
+        *table("λ with noise", sizes, ["noise"], chosen.seeds),
     ]
     if chosen.out:
         chosen.out.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")

@@ -41,7 +41,7 @@ def main() -> None:
         rows += times(options.d, options.batch)
     lines = ["| " + " | ".join(map(str, row)) + " |" for row in (HEAD, ("---",) * len(HEAD), *rows)]
     kind = f"{len(jax.devices())} × {jax.devices()[0].device_kind}"
-    kind += ", made by XLA out of one" if options.virtual else ""
+    kind += ", simulated by XLA on one CPU" if options.virtual else ""
     command = " ".join(["python", *sys.argv])
     text = f"# Several devices\n\n`{command}`, jax {jax.__version__}, {kind}.\n\n" + "\n".join(lines) + "\n"
     print(text)

@@ -101,14 +101,14 @@ def page(seeds: int) -> str:
         "# A start that fails",
         "",
         f"`python -m benchmarks.failing_start --seeds {seeds} --out docs/benchmarks/failing_start.md`.",
-        "A sphere in [-5, 5]^d that fails where x₁ ≤ 0.5. The start fails too, at the distance from the",
-        f"edge that the table names. The first steps are a quarter of the box; a run may use {BUDGET} d",
-        "evaluations. `cma` is called as `cma.fmin2(..., restarts=...)` until that is spent: a failure",
-        "is +inf, and a restart begins at a random point of the box with twice the population.",
+        "A sphere in [-5, 5]^d that fails if x₁ ≤ 0.5. The start fails too; the table gives its distance from",
+        f"the feasible region. The first step size is a quarter of the box; a run may use {BUDGET} d evaluations.",
+        "`cma` is called as `cma.fmin2(..., restarts=...)` until the budget is spent: a failure is +inf, and a",
+        "restart begins at a random point of the box with twice the population.",
         f"Each cell: of {seeds} runs, those that found a feasible point, and those that found the minimum",
         f"(within {NEAR:g}).",
         "",
-        "| d | from the edge | " + " | ".join(SEARCHES) + " |",
+        "| d | distance | " + " | ".join(SEARCHES) + " |",
         "|---" * (len(SEARCHES) + 2) + "|",
     ]
     for d in DIMENSIONS:
@@ -118,11 +118,11 @@ def page(seeds: int) -> str:
             print(lines[-1], flush=True)
     lines += [
         "",
-        "Failed points carry no information on the direction, and their ranking favours the points nearest",
-        "to the mean: a search that learns from them alone shrinks around its start. `afm-nes` evaluates",
-        "the start first; if it fails, the steps keep their first size until a point succeeds. If the start",
-        "is not evaluated it may be feasible, and the steps too long. `cma` gives up on such a start after",
-        "a few generations; its restarts begin elsewhere. The published methods are unchanged.",
+        "Failed points give no direction, and their ranking favours the points nearest to the mean: a search",
+        "that learns only from them shrinks around its start. `afm-nes` evaluates the start first; if it",
+        "fails, the step size does not change until a point succeeds. With `evaluate_start=False` it cannot",
+        "know this. `cma` gives up on such a start after a few generations; its restarts begin elsewhere. The",
+        "published methods are unchanged.",
     ]
     return "\n".join(lines) + "\n"
 

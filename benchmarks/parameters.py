@@ -60,12 +60,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks/parameters.md"))
     arguments = parser.parse_args()
     lines = [
-        "# What names cost",
+        "# The cost of parameter names",
         "",
-        f"`python -m benchmarks.parameters`: microseconds of the processor an evaluation, d = {D}, where the",
-        f"objective does nothing; the least of {REPEATS} runs of {EVALUATIONS:,} evaluations each.",
+        f"`python -m benchmarks.parameters`: processor time of an evaluation in microseconds, d = {D}, with an",
+        f"objective that does nothing; the minimum of {REPEATS} runs of {EVALUATIONS:,} evaluations each.",
         "",
-        "| parameters | arrays | named | names cost |",
+        "| parameters | arrays | named | difference |",
         "|---|---|---|---|",
     ]
     for name, parameters in KINDS.items():

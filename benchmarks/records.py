@@ -112,10 +112,10 @@ def main() -> None:
     plain, more = (f"{costs[outputs]:.0f} µs" for outputs in (False, True))
     command = f"python -m benchmarks.records --sizes {sizes} --tries {options.tries}"
     lines = [
-        "# What records cost",
+        "# The cost of records",
         f"`{command}`, d = {D}, on a local disk.",
-        f"Each step is a process of its own, imports included. Writing one evaluation to the log takes "
-        f"{plain} of CPU, with three further outputs {more}.",
+        f"Each step runs in its own process, including imports. Writing one evaluation to the log takes "
+        f"{plain} of processor time, with three further outputs {more}.",
         "\n".join(table(head, rows)) + "\n",
     ]
     text = "\n\n".join(lines)

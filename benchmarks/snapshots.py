@@ -93,7 +93,7 @@ def main() -> None:
     rows = [measure(*row, options.seconds) for row in ROWS]
     lines = table(HEAD, rows)
     command = f"python -m benchmarks.snapshots --seconds {options.seconds:g}"
-    head = f"# What snapshots cost\n\n`{command}`, OPENBLAS_NUM_THREADS=1, on a local disk.\n\n"
+    head = f"# The cost of snapshots\n\n`{command}`, OPENBLAS_NUM_THREADS=1, on a local disk.\n\n"
     text = head + "\n".join(lines) + "\n"
     print(text)
     if options.out:

@@ -29,7 +29,7 @@ ROWS = {
     "`import fmnes`": ["-c", "import fmnes"],
     "`from fmnes import minimize`": ["-c", "from fmnes import minimize"],
     "`from fmnes import *`": ["-c", "from fmnes import *"],
-    "what a worker of ours loads": ["-c", "import fmnes.evaluation.workers.serve"],
+    "what an fmnes worker loads": ["-c", "import fmnes.evaluation.workers.serve"],
     "`minimize`, its first evaluation": ["-c", _RUN.format(workers=1)],
     "the same, `workers=2` (five processes)": ["-c", _RUN.format(workers=2)],
     "`fmnes --version`": ["-m", "fmnes", "--version"],
@@ -67,14 +67,14 @@ def main() -> None:
         for what in installed:
             seconds[what].append(start(ROWS[what]) or 0.0)
     numpy = median(seconds["`import numpy`"])
-    lines = ["| started | processor time (s) | times `import numpy` |", "|---|---|---|"]
+    lines = ["| command | processor time (s) | times `import numpy` |", "|---|---|---|"]
     for what, found in seconds.items():
         lines.append(f"| {what} | {median(found):.3f} | {median(found) / numpy:.2f} |")
-    head = f"""# What starting costs
+    head = f"""# The cost of starting
 
-`python -m benchmarks.start --runs {options.runs}`: user and system time of the process and of all that it has
-started, the median of runs that take turns. OPENBLAS_NUM_THREADS=1; the byte code is there already.
-`import fmnes` loads a name when it is asked for: beside the others belongs `from fmnes import minimize`.
+`python -m benchmarks.start --runs {options.runs}`: user and system time of the process and of all its child
+processes, the median of interleaved runs, with OPENBLAS_NUM_THREADS=1 and existing byte code.
+`import fmnes` loads names on first use, so compare `from fmnes import minimize` with the other packages.
 
 """
     text = head + "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Is success true? Runs to their own end, and whether what they claim holds.
+"""Is success true? Runs to their own end, and whether their claims are correct.
 
     nice python -m benchmarks.success [--few] [--runs 30] [--workers 2] [--folder F] [--out FILE] [--page]
 
@@ -269,12 +269,14 @@ def page(trials: Sequence[Trial], few: bool) -> str:
 
 Made by `python -m benchmarks.success{option}`: the default method, without a target, with default
 tolerances, at most {budget}; {len(trials):,} runs on seeds from {min(seeds):,} to {max(seeds):,},
-none of which was used to make the rules. Correct: at most a thousandth of the way from the start to the
-minimum is left (a millionth on smooth problems and other scales; the optimum itself on integers and on
-plateaus). Where there are several basins, and on correlated integers, a local optimum is correct (no point
-one step away is better), because one search finds one; the number of global ones stands beside it. Wrong:
-`success` is claimed for an answer that is not correct. The last column leaves out runs that the budget ended
-before they converged.
+none of which was used to design the rules.
+
+- *Correct*: at most a thousandth of the distance from the value at the start to the minimum is left (a millionth
+  on smooth problems and other scales; the optimum itself on integers and on plateaus). With several basins, and
+  on correlated integers, a local optimum is correct (no point one step away is better), because one search finds
+  one; the next column gives the number of global ones.
+- *Wrong success*: `success` is reported for an answer that is not correct.
+- *Correct and converged* excludes runs that the budget ended before they converged.
 
 """
     head = (
@@ -282,10 +284,10 @@ before they converged.
         "d",
         "runs",
         "correct",
-        "of these global",
+        "global",
         "wrong successes",
         "correct and converged",
-        "of these success",
+        "reported as success",
     )
     rows = [head, ("---",) * len(head)]
     for group in [*GROUPS, "all"]:
@@ -293,7 +295,7 @@ before they converged.
         if own:
             rows.append((_name(group), *_counts(own)))
     text += "\n".join("| " + " | ".join(row) + " |" for row in rows)
-    text += "\n\n## Random failures by their share\n\n"
+    text += "\n\n## Random failures by share\n\n"
     rows = [("share", *head[1:]), ("---",) * len(head)]
     for share in GROUPS["random failures"][2]:
         own = [t for t in trials if t.group == "random failures" and t.variant == share]

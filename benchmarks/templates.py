@@ -115,11 +115,11 @@ def main() -> None:
     chosen = given.template or KNOWN
     options = "".join(f" --template {template}" for template in given.template or ())
     lines = [
-        "# What the default method makes of the templates of `fmnes init`",
+        "# The default method on the templates of `fmnes init`",
         "",
         f"`python -m benchmarks.templates --seeds {given.seeds}{options}` on {os.cpu_count()} cores:",
-        "real programs, each with the budget that its file says. The least value is known by a formula; that",
-        "of XFOIL from a grid, `python -m benchmarks.xfoil_grid`.",
+        "real programs, each with the budget in its file. The minimum is known from a formula, for XFOIL from",
+        "a grid (`python -m benchmarks.xfoil_grid`).",
         "",
         f"| {' | '.join(HEAD)} |",
         "|---|---|---|---|---|---|---|---|",

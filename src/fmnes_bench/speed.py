@@ -360,15 +360,17 @@ def main(arguments: list[str]) -> None:
         lines.append(line)
 
     versions = ", ".join(f"{name} {version}" for name, version in environment().items())
-    say(f"`fmnes bench`: µs per evaluation spent in ask and tell, one thread ({versions}).")
-    say("λ is the first one's; where points fail, that of afm-nes, the default, may grow.")
-    say("Floor: the draws and the two products no full matrix can do without.\n")
+    say(f"`fmnes bench`: time per evaluation spent in ask and tell, in µs, one thread ({versions}).")
+    say(
+        "λ is the default of the first method; if points fail, afm-nes (the default method) may use a larger one."
+    )
+    say("Floor: the draws and the two matrix products that every method with a full matrix needs.\n")
     result = run(full, linear, float(arguments[2]), say)
     if len(arguments) > 3:
         out = Path(arguments[3])
         out.mkdir(parents=True, exist_ok=True)
         (out / "speed.json").write_text(json.dumps(result, indent=1).replace("NaN", "null") + "\n")
-        page = ["# What ask and tell cost\n", *lines]
+        page = ["# The cost of ask and tell\n", *lines]
         (out / "speed.md").write_text("\n".join(page) + "\n", encoding="utf-8")
 
 
