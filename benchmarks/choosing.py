@@ -29,9 +29,9 @@ GAP, NOISY_GAP = 1e-8, 1.0
 
 HEADING = """# The effect of σ₀ and λ
 
-`python -m benchmarks.choosing --seeds {seeds}`: the default method, d = {d}. Mean number of evaluations until the
-value is {gap:g} above the minimum, over the runs that reached it, ± standard error, and the number of these runs
-if not all. At most {budget:,} evaluations a run.
+`python -m benchmarks.choosing --seeds {seeds}`: the default method, d = {d}. Mean number of evaluations
+until the value is {gap:g} above the minimum, over the runs that reached it, ± standard error, and the
+number of these runs if not all. At most {budget:,} evaluations a run.
 
 - *ill-conditioned*: a rotated ellipsoid, axes 1 to 1000; *curved*: Rosenbrock's valley; *edge*: a sphere
   whose optimum lies on the boundary of the failing region, in half of the coordinates.

@@ -101,10 +101,10 @@ def page(seeds: int) -> str:
         "# A start that fails",
         "",
         f"`python -m benchmarks.failing_start --seeds {seeds} --out docs/benchmarks/failing_start.md`.",
-        "A sphere in [-5, 5]^d that fails if x₁ ≤ 0.5. The start fails too; the table gives its distance from",
-        f"the feasible region. The first step size is a quarter of the box; a run may use {BUDGET} d evaluations.",
-        "`cma` is called as `cma.fmin2(..., restarts=...)` until the budget is spent: a failure is +inf, and a",
-        "restart begins at a random point of the box with twice the population.",
+        "A sphere in [-5, 5]^d that fails if x₁ ≤ 0.5. The start fails too; the table gives its distance",
+        f"from the feasible region. The first step size is a quarter of the box; a run may use {BUDGET} d",
+        "evaluations. `cma` is called as `cma.fmin2(..., restarts=...)` until the budget is spent: a failure",
+        "is +inf, and a restart begins at a random point of the box with twice the population.",
         f"Each cell: of {seeds} runs, those that found a feasible point, and those that found the minimum",
         f"(within {NEAR:g}).",
         "",
@@ -118,11 +118,11 @@ def page(seeds: int) -> str:
             print(lines[-1], flush=True)
     lines += [
         "",
-        "Failed points give no direction, and their ranking favours the points nearest to the mean: a search",
-        "that learns only from them shrinks around its start. `afm-nes` evaluates the start first; if it",
-        "fails, the step size does not change until a point succeeds. With `evaluate_start=False` it cannot",
-        "know this. `cma` gives up on such a start after a few generations; its restarts begin elsewhere. The",
-        "published methods are unchanged.",
+        "Failed points give no direction, and their ranking favours the points nearest to the mean: a",
+        "search that learns only from them shrinks around its start. `afm-nes` evaluates the start first;",
+        "if it fails, the step size does not change until a point succeeds. With `evaluate_start=False` it",
+        "cannot know this. `cma` gives up on such a start after a few generations; its restarts begin",
+        "elsewhere. The published methods are unchanged.",
     ]
     return "\n".join(lines) + "\n"
 

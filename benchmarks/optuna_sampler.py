@@ -78,8 +78,8 @@ def report(seeds: int, sizes: list[int]) -> str:
     lines = [
         "# The sampler for Optuna beside Optuna's own",
         "",
-        f"`python -m benchmarks.optuna_sampler`, Optuna {optuna.__version__}. The docstring of that file describes "
-        "the measurement.",
+        f"`python -m benchmarks.optuna_sampler`, Optuna {optuna.__version__}. The docstring of that file "
+        "describes the measurement.",
         "",
         f"Best value after 1,000 trials, {seeds} seeds; an infeasible point is a failed trial:",
         "",

@@ -62,8 +62,8 @@ def main() -> None:
     lines = [
         "# The cost of parameter names",
         "",
-        f"`python -m benchmarks.parameters`: processor time of an evaluation in microseconds, d = {D}, with an",
-        f"objective that does nothing; the minimum of {REPEATS} runs of {EVALUATIONS:,} evaluations each.",
+        f"`python -m benchmarks.parameters`: processor time of an evaluation in microseconds, d = {D}, with",
+        f"an objective that does nothing; the minimum of {REPEATS} runs of {EVALUATIONS:,} evaluations each.",
         "",
         "| parameters | arrays | named | difference |",
         "|---|---|---|---|",

@@ -271,10 +271,10 @@ Made by `python -m benchmarks.success{option}`: the default method, without a ta
 tolerances, at most {budget}; {len(trials):,} runs on seeds from {min(seeds):,} to {max(seeds):,},
 none of which was used to design the rules.
 
-- *Correct*: at most a thousandth of the distance from the value at the start to the minimum is left (a millionth
-  on smooth problems and other scales; the optimum itself on integers and on plateaus). With several basins, and
-  on correlated integers, a local optimum is correct (no point one step away is better), because one search finds
-  one; the next column gives the number of global ones.
+- *Correct*: at most a thousandth of the distance from the value at the start to the minimum is left (a
+  millionth on smooth problems and other scales; the optimum itself on integers and on plateaus). With
+  several basins, and on correlated integers, a local optimum is correct (no point one step away is
+  better), because one search finds one; the next column gives the number of global ones.
 - *Wrong success*: `success` is reported for an answer that is not correct.
 - *Correct and converged* excludes runs that the budget ended before they converged.
 

@@ -361,9 +361,7 @@ def main(arguments: list[str]) -> None:
 
     versions = ", ".join(f"{name} {version}" for name, version in environment().items())
     say(f"`fmnes bench`: time per evaluation spent in ask and tell, in µs, one thread ({versions}).")
-    say(
-        "λ is the default of the first method; if points fail, afm-nes (the default method) may use a larger one."
-    )
+    say("λ is the default of the first method; if points fail, afm-nes (the default) may use a larger one.")
     say("Floor: the draws and the two matrix products that every method with a full matrix needs.\n")
     result = run(full, linear, float(arguments[2]), say)
     if len(arguments) > 3:
