@@ -17,6 +17,7 @@ import pytest
 
 import fmnes
 from fmnes import LOST, XNES, ArgumentError, Optimizer, Resampling, StopReason, UsageError
+from fmnes.search.restart import again as begin_again
 from fmnes.search.stopping import limit_reached
 from tests.rows import through
 from tests.variants import METHODS, ONE_OF_EACH
@@ -204,7 +205,7 @@ def test_an_id_is_plain_text_and_names_one_evaluation_only() -> None:
             for id, x in opt.ask(8):
                 seen.append(id)
                 opt.tell(json.loads(json.dumps(id)), value(x))
-        opt = opt.again(opt.x0, opt.sigma0, 2 * opt.population_size, None)
+        opt = begin_again(opt, opt.x0, opt.sigma0, 2 * opt.population_size, None)
     assert len(set(seen)) == len(seen) > 100
     assert all(type(id) is str and set(id) <= set("0123456789abcdef-") for id in seen)
     # A late answer to a search before the restart is recognised as such.

@@ -23,6 +23,7 @@ from fmnes.search.basins import (
     points_on_the_way,
 )
 from fmnes.search.explorer import Explorer
+from fmnes.search.restart import explore_box
 from fmnes.search.stopping import Gains, hopeless, stalled
 from tests.reference import basins as reference
 from tests.rows import through
@@ -258,7 +259,7 @@ def test_a_resumed_run_decides_the_same(
 
 def test_a_damaged_exploration_is_refused(tmp_path: Path) -> None:
     opt = Optimizer(bounds=BOX2, rng=1)
-    opt.explore_box(True, True)
+    explore_box(opt, True, True)
     opt.tell([rastrigin(x) for x in opt.ask()])
     metadata, arrays = opt.dump()
     assert Optimizer.restore(metadata, arrays).restarts_in_box

@@ -13,6 +13,7 @@ import fmnes
 from fmnes import ArgumentError, Constraint, Optimizer
 from fmnes.constraints import read_constraints
 from fmnes.search.constrained import least_step, nonnegative_least_squares
+from fmnes.search.modelled import use_surrogate
 from tests.reference.constraints import trajectory
 
 
@@ -454,7 +455,7 @@ def test_a_constant_and_huge_outputs_are_survived() -> None:
 def test_the_models_are_off_with_limits_and_refused_in_words() -> None:
     opt = Optimizer([1.0, 2.0], 1.0, constraints={"sum": (1.0, None)}, rng=1)
     with pytest.raises(ArgumentError, match="surrogate: found True together with constraints"):
-        opt.use_surrogate()
+        use_surrogate(opt)
 
 
 # -- known problems

@@ -13,6 +13,7 @@ import pytest
 import fmnes
 from fmnes import Optimizer, StopReason, minimize, resume
 from fmnes.search import explorer
+from fmnes.search.counting import note_start
 from fmnes.search.explorer import CANDIDATES, first_step_share, spread_points
 from tests.reference.spread import next_point, step_share
 from tests.rows import through
@@ -235,7 +236,7 @@ def test_vectorized_and_overlap() -> None:
     single = minimize(corner, bounds=UNIT, rng=1, max_evaluations=1500)
     assert several.fun == single.fun
     opt = Optimizer(bounds=UNIT, rng=1, overlap=0.5)
-    opt.note_start(math.nan)
+    note_start(opt, math.nan)
     assert opt.exploring is None
 
 

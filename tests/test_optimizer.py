@@ -25,6 +25,7 @@ from fmnes import (
     StopReason,
     UsageError,
 )
+from fmnes.search.restart import again as begin_again
 from tests.rows import through
 from tests.variants import ONE_OF_EACH, STRATEGIES, VARIANTS
 
@@ -782,7 +783,7 @@ def test_a_search_that_begins_again_goes_on_with_the_same_random_numbers() -> No
     rng = np.random.default_rng(5)
     for shape in (2, (6, 2), 2):
         rng.standard_normal(shape)
-    doubled = opt.again(opt.x0, opt.sigma0, 12, None)
+    doubled = begin_again(opt, opt.x0, opt.sigma0, 12, None)
     X = np.array([1.0, 2.0]) + 0.5 * rng.standard_normal((12, 2))
     np.testing.assert_array_equal(doubled.ask(), X)
     assert doubled.restart == 1

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import fmnes
 from fmnes.parameters import read_parameter, table_of
+from fmnes.search.restart import again as begin_again
 from fmnes.space import Space, make_space
 from fmnes.storage.directory import RunDirectory
 from tests.rows import through
@@ -404,7 +405,7 @@ def test_a_covariance_says_how_far_to_look() -> None:
 
 def test_a_search_that_begins_again_keeps_its_words() -> None:
     opt = fmnes.Optimizer(SPACE, rng=1)
-    again = opt.again(opt.x0, opt.sigma0, 8, None)
+    again = begin_again(opt, opt.x0, opt.sigma0, 8, None)
     assert set(again.ask()[0]) == set(SPACE)
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, Infeasible, Lost, ObjectiveError, Optimizer, StopReason, minimize, resume
+from fmnes.search.restart import again as begin_again
 from fmnes.storage.directory import RunDirectory
 from tests.rows import through
 from tests.torture import differences, portrait, watching
@@ -222,7 +223,7 @@ def test_it_is_saved_and_survives_a_restart(tmp_path: Path) -> None:
     opt.tell([float(x @ x) for x in opt.ask()])
     opt.save(tmp_path / "saved.npz")
     loaded = Optimizer.load(tmp_path / "saved.npz")
-    again = loaded.again(loaded.x0, loaded.sigma0, 8, None)
+    again = begin_again(loaded, loaded.x0, loaded.sigma0, 8, None)
     for found in (opt, loaded, again):
         assert found.known(np.array([0.1, 0.0, -0.0])) == 0.01
         assert math.isnan(found.known(np.array([0.2, 0.0, 0.0])))  # type: ignore[arg-type]

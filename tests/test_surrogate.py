@@ -12,6 +12,7 @@ import pytest
 import fmnes
 from fmnes.errors import ArgumentError
 from fmnes.result import StopReason
+from fmnes.search.modelled import use_surrogate
 from fmnes.search.optimizer import Optimizer
 from fmnes.surrogate import evaluated, phases
 from fmnes.surrogate.phases import LOCAL, REGION, START
@@ -245,7 +246,7 @@ def test_a_long_run_keeps_the_latest_points_only(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(evaluated, "MAX_POINTS", 100)
     settings: dict[str, Any] = {"rng": 1, "max_evaluations": 400}
     opt = Optimizer([2.0, 2.0], 1.0, **settings)
-    opt.use_surrogate(1)
+    use_surrogate(opt, 1)
     points: list[bytes] = []
     while opt.stop_reason is None:
         points += run(opt, edge, opt.generation + 3)
@@ -253,7 +254,7 @@ def test_a_long_run_keeps_the_latest_points_only(monkeypatch: pytest.MonkeyPatch
         opt.save(tmp_path / "run.npz")
         opt = Optimizer.load(tmp_path / "run.npz")
     whole = Optimizer([2.0, 2.0], 1.0, **settings)
-    whole.use_surrogate(1)
+    use_surrogate(whole, 1)
     assert points == run(whole, edge)
     assert whole._surrogate is not None and whole._surrogate.data.forgotten > 200
 
@@ -338,7 +339,7 @@ def test_a_region_far_from_a_start_that_fails_is_not_small() -> None:
 
     bounds = [(0, 1)] * 3
     opt = Optimizer([0.2] * 3, 0.05, bounds=bounds, rng=1, max_evaluations=300)
-    opt.use_surrogate(1)
+    use_surrogate(opt, 1)
     while opt._surrogate is not None and opt._surrogate.phase == START:
         opt.tell([fun(x) for x in opt.ask()])
         opt.ask()

@@ -39,6 +39,7 @@ from fmnes.outcome import Outcome, lost
 from fmnes.parameters import Categorical, Integer, Parameter, Real, read_parameter, table_of
 from fmnes.run.loop import check_origin
 from fmnes.run.settings import Settings, wants_surrogate
+from fmnes.search.modelled import use_surrogate
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
 
@@ -361,7 +362,7 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         wanted = run.get("surrogate", "auto")
         limited = opt.limits is not None
         if wants_surrogate(wanted, settings, opt, program=True, plain=limited) and limited:
-            opt.use_surrogate()  # which says why not
+            use_surrogate(opt)  # which says why not
         check_origin(opt, settings.restart_from)
         if "warm_start" in run:
             reading.check_run(Path(run["warm_start"]))

@@ -21,6 +21,7 @@ from fmnes.run.checks import LostEvaluations, OutcomeChecks, backoff_seconds, ra
 from fmnes.run.interrupts import StopRequestWatcher
 from fmnes.run.recording import Recorder
 from fmnes.run.snapshots import RunState
+from fmnes.search.counting import attained_values
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import redraws_failed
 
@@ -230,7 +231,7 @@ def attained(opt: Optimizer, outcome: Outcome) -> float:
     """The value of an evaluation; +inf if it violates a limit, NaN if it failed."""
     value = outcome.value if outcome.status == "value" else np.nan
     row = output_row(opt, outcome)
-    return value if row is None else float(opt.attained(np.array([value]), row[None])[0])
+    return value if row is None else float(attained_values(opt, np.array([value]), row[None])[0])
 
 
 def _hits(outcomes: list[Outcome | None], opt: Optimizer) -> bool:

@@ -44,7 +44,10 @@ from fmnes.run.restarts import (
 from fmnes.run.settings import BOX, Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.run.state import ConfirmedSearch, StartPoint, StoppedWorking
+from fmnes.search.answer import answer_of, constraints_at, ends_within_limits, violated_in_words
+from fmnes.search.counting import note_outside, note_start
 from fmnes.search.optimizer import Optimizer
+from fmnes.search.restart import again, again_in_box
 from fmnes.search.stopping import budget_spent, fails_at, limit_reached, steps_below, stop_at, target_reached
 
 # -- From one search to the next
@@ -96,7 +99,7 @@ def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
             stop,
             opt.steps_supported,
             opt.narrow,
-            opt.ends_within_limits,
+            ends_within_limits(opt),
         ),
     ]
 
@@ -123,11 +126,11 @@ def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> N
     left = evaluations_left(state, settings)
     x0 = _origin(state, plan.origin)
     if plan.origin == BOX:
-        opt = state.opt.again_in_box(stop.reason, x0, plan.kind == "small", plan.population_size, left)
+        opt = again_in_box(state.opt, stop.reason, x0, plan.kind == "small", plan.population_size, left)
     else:
         share = plan.step if plan.origin == "best" else 1.0
         sigma0 = state.searches.first.sigma0 * plan.step
-        opt = state.opt.again(x0, sigma0, plan.population_size, left, share)
+        opt = again(state.opt, x0, sigma0, plan.population_size, left, share)
     searches = state.searches
     searches.past = searches_until(state, stop)
     if (plan.kind == "look" or plan.origin == BOX) and searches.past[-1].gained:
@@ -136,7 +139,7 @@ def begin_next(state: RunState, settings: Settings, plan: Plan, stop: Stop) -> N
     state.totals.take(state.opt)
     best = state.totals.best
     if best.x is not None:
-        opt.note_outside(best.x, best.fun, opt.best_outputs)
+        note_outside(opt, best.x, best.fun, opt.best_outputs)
     state.opt = opt
 
 
@@ -173,11 +176,11 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
     best = totals.best_with(opt)
     searches = searches_until(state, stop)
     reached = opt.target is not None and best.fun <= opt.target
-    answer = opt.answer(best)
+    answer = answer_of(opt, best)
     settled = opt.target is None and np.isfinite(best.fun) and has_converged(searches, second_look)
     failures = state.failures.failures()
     stop, found = ending(searches)
-    message = stop.message + found + opt.violated_in_words(best)
+    message = stop.message + found + violated_in_words(opt, best)
     unknown = opt.exploring is not None and best.x is None
     nothing = stop.reason is StopReason.NO_FEASIBLE or unknown
     if unknown and stop.reason is not StopReason.NO_FEASIBLE:
@@ -191,7 +194,7 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
         stop_reason=stop.reason,
         x=None if answer.x is None else answer.x.copy(),
         fun=answer.fun,
-        constraints=opt.constraints_at(best),
+        constraints=constraints_at(opt, best),
         success=bool(reached or settled),
         message=message,
         nfev=state.evaluations,
@@ -305,7 +308,7 @@ class Loop:
             if is_answer(outcome):
                 value = outcome.value if outcome.status == "value" else np.nan
                 state.totals.take_start(x, attained(state.opt, outcome))
-                state.opt.note_outside(x, value, output_row(state.opt, outcome))
+                note_outside(state.opt, x, value, output_row(state.opt, outcome))
                 state.failures.add(outcome, x)
                 self._note_start(value, bug_name(outcome))
                 state.opt.max_evaluations = evaluations_left(state, settings)
@@ -314,7 +317,7 @@ class Loop:
     def _note_start(self, value: float, fault: str = "") -> None:
         """Note the value of the start, NaN if it failed."""
         self.state.start = StartPoint(made=True, value=value, fault=fault)
-        self.state.opt.note_start(value)
+        note_start(self.state.opt, value)
 
     def _run_one(self) -> Stop:
         """Run one search to its end."""

@@ -34,7 +34,9 @@ from fmnes.run.settings import (
 from fmnes.run.snapshots import RunState
 from fmnes.run.state import StartPoint
 from fmnes.run.warm_start import parameters_of, warm_start_arguments
+from fmnes.search.modelled import use_surrogate
 from fmnes.search.optimizer import Optimizer
+from fmnes.search.restart import explore_box
 from fmnes.space import unpack
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, is_known
@@ -345,8 +347,8 @@ def minimize(
     )
     plain = opt.limits is not None or bool(opt.overlap) or population_size is not None or bounds_as != "map"
     if wants_surrogate(surrogate, settings, opt, program=isinstance(fun, Command), plain=plain):
-        opt.use_surrogate(batch_size(settings, executor))
-    opt.explore_box(not started, bool(settings.restarts) and settings.restart_from is None)
+        use_surrogate(opt, batch_size(settings, executor))
+    explore_box(opt, not started, bool(settings.restarts) and settings.restart_from is None)
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)
     # Made first: whatever is wrong with the objective is said before a directory is made.

@@ -14,6 +14,7 @@ from fmnes.result import Stop
 from fmnes.run.checks import raise_if_broken
 from fmnes.run.evaluate import Work, evaluate, output_row
 from fmnes.run.recording import Recorder
+from fmnes.search.counting import note
 from fmnes.search.overlap import OverlapScheduler
 from fmnes.search.stopping import limit_reached
 from fmnes.storage.rows import x_hash
@@ -57,7 +58,7 @@ class OverlappingPoints:
             given = scheduler.out.get(row.key.point)
             if given is None or x_hash(given.x) != row.x_hash:
                 if row.outcome.status == "value" and row.x is not None:
-                    opt.note(row.x, row.outcome.value, output_row(opt, row.outcome))
+                    note(opt, row.x, row.outcome.value, output_row(opt, row.outcome))
             elif row.outcome.status != "lost":
                 yield Task(given.x, row.key), replace(row.outcome, remembered=True)
         scheduler.take_back()

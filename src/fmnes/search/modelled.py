@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.arguments import check_count
 from fmnes.errors import ArgumentError
 from fmnes.result import Stop, StopReason
 from fmnes.search.generation import Generation
@@ -51,6 +52,23 @@ def check_surrogate(start: Start, overlap: float) -> None:
         )
     if overlap:
         raise ArgumentError("surrogate: found True together with overlap, wanted one of the two")
+
+
+def use_surrogate(search: Optimizer, batch_size: int = 1) -> None:
+    """Save evaluations with models from now on, as the argument `surrogate` does.
+
+    Only before the first point is asked for. Raises ArgumentError if the method or an option excludes it.
+    """
+    check_surrogate(search._start, search.overlap)
+    batch = check_count("batch_size", batch_size, 1)
+    if search._constrained is not None:
+        raise ArgumentError(
+            "surrogate: found True together with constraints, which the models do not know yet; wanted "
+            "one of the two"
+        )
+    search._surrogate = make_surrogate(search._start, search.rng, batch, search._anywhere)
+    for x, value in search._archive.items():
+        search._surrogate.add(x, value)
 
 
 def make_surrogate(start: Start, rng: np.random.Generator, batch: int, anywhere: bool) -> Surrogate:

@@ -21,10 +21,12 @@ from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.identity import EvaluationId
 from fmnes.result import Vector
+from fmnes.search.counting import record
 from fmnes.search.generation import Generation
 from fmnes.search.saved import Saved, count, finite, shaped
 from fmnes.search.screen import Screened, Source, read_sources, screen
 from fmnes.search.start import Start
+from fmnes.search.update import end_generation
 from fmnes.strategies.base import takes_points_from_elsewhere
 
 if TYPE_CHECKING:
@@ -178,7 +180,7 @@ class OverlapScheduler:
         if name in self._again:
             self._again.remove(name)
         value = f if math.isfinite(f) else math.nan
-        self._opt._record(given.x[None], np.array([value]), None if outputs is None else outputs[None])
+        record(self._opt, given.x[None], np.array([value]), None if outputs is None else outputs[None])
         if outputs is not None:
             self._outputs[name] = outputs
         self._answered[name] = (given, value, Source.EVALUATED)
@@ -221,7 +223,7 @@ class OverlapScheduler:
         if opt.limits is not None:
             nothing = np.full(len(opt.limits), np.nan)
             generation.outputs = np.array([self._outputs.get(name, nothing) for name in names])
-        opt._update(generation, f[np.isfinite(f)].tolist())
+        end_generation(opt, generation, f[np.isfinite(f)].tolist())
         self._answered, self._outputs = {}, {}
         self._block = None
         self.out = {name: given._replace(z=None) for name, given in self.out.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ class Start:
         closed = read is not None and np.isfinite(read.lower).all() and np.isfinite(read.upper).all()
         return read if closed else None
 
-    @property
+    @cached_property
     def repeats(self) -> bool:
         """Is every coordinate discrete, so that points repeat?"""
         return self.grid is not None and self.grid.covers_all

@@ -23,6 +23,7 @@ from fmnes.search.saved import Saved, count, finite, shaped
 
 if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer
+    from fmnes.search.start import Start
 
 
 #: Largest condition number of the covariance for float64.
@@ -144,6 +145,12 @@ class Recent:
         self.unsupported = float(metadata.get("unsupported", 0.0))
         if not 0 <= self.unsupported < math.inf:
             raise SnapshotError(f"unsupported {self.unsupported}, wanted a finite number from 0 on")
+
+
+def new_recent(start: Start, population_size: int) -> Recent:
+    """Return the record of a search that begins like this; its steps are those of the numbers."""
+    d = len(start.x0) if start.repeats else len(start.numeric)
+    return Recent.for_problem(d, population_size, start.repeats)
 
 
 @dataclass
@@ -350,7 +357,7 @@ def stop_at(search: Optimizer, view: View) -> Stop | None:
 
 def settled_at(search: Optimizer, view: View) -> Stop | None:
     """Return why a search has ended by itself, before polling."""
-    if all_known(search):
+    if search._start.repeats and all_known(search):
         found = np.isfinite(search._best.fun)
         reason = StopReason.REPEATED if found else StopReason.NO_FEASIBLE
         return Stop(reason, f"all {number_of_points(search._start.grid):.0f} points of the space")
