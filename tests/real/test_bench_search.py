@@ -355,7 +355,7 @@ def test_the_page_shows_these_numbers() -> None:
     assert "| study | 2 | fm-nes | 1 | 1.50 | 1.50 (cigar) | 2 of 3 | 0.67 (cigar) |" in text
     assert "| cma-es | 3 | 500 | 1 | 1 |" in text  # 0.005 is more than 1 % of 0.46416
     assert "| counted | cma-es | 3 | 3 | 0 | 2 | 100.0% | 3000 |" in text
-    assert "![Ratios](x.svg)" in text
+    assert f"![{report.ALTERNATIVE}](x.svg)" in text
 
 
 # -- runs that are kept -----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.errors import MissingExtra
+from fmnes.plots import drawing
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench.markdown import table
 from fmnes_bench.search import suite
@@ -37,61 +38,64 @@ FULL = 8.0
 
 
 def draw(cells: Cells, path: Path) -> None:
-    """Blue: fewer evaluations than the reference; red: more. A star: not every run is solved."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtra("the figure", "plot") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    """Draw a panel for each method: blue, fewer evaluations than the reference; orange, more.
 
-    methods, dimensions = methods_of(cells), sorted({d for _, d, _ in cells})
-    problems = [p for group in GROUPS.values() for p in group if any(key[0] == p for key in cells)]
-    size = (1.6 + len(methods) * (0.5 * len(dimensions) + 0.3), 0.9 + 0.27 * len(problems))
-    # The same drawing gives the same file, and text stays text, which is short.
-    with matplotlib.rc_context({"svg.hashsalt": "fmnes", "svg.fonttype": "none", "font.size": 8}):
-        figure, panels = pyplot.subplots(
-            1, len(methods), figsize=size, sharey=True, squeeze=False, layout="constrained"
-        )
-        for panel, method in zip(panels[0], methods, strict=True):
-            _draw_method(panel, cells, problems, dimensions, method)
-        panels[0][0].set_yticks(range(len(problems)), problems)
-        figure.suptitle("Evaluations over those of the better reference; –: none solved, *: not all")
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        pyplot.close(figure)
+    Variants of the default with one setting taken back are in the tables only.
+    """
+    methods = [method for method in methods_of(cells) if not method.startswith(WITHOUT)]
+    dimensions = _dimensions(cells)
+    compared = {p for p, d, method in cells if not math.isnan(ratio(cells, p, d, method))}
+    groups = [[p for p in group if p in compared] for group in GROUPS.values()]
+    problems = [p for group in groups for p in group]
+    # 8 inches, which a page of the documentation shows at its full width.
+    figure = drawing.blank(max(4.0, 1.7 + 1.55 * len(methods)), 1.4 + 0.2 * len(problems))
+    panels = figure.subplots(1, len(methods), sharey=True, squeeze=False)[0]
+    for panel, method in zip(panels, methods, strict=True):
+        mesh = _draw_method(panel, cells, problems, dimensions, method)
+        for edge in sorted({*itertools.accumulate(map(len, groups))} - {0, len(problems)}):
+            panel.axhline(edge - 0.5, color="black", linewidth=0.8)
+    panels[0].set_yticks(range(len(problems)), problems, fontsize=9)
+    ticks = [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8]
+    bar = figure.colorbar(mesh, ax=list(panels), location="top", shrink=0.7, aspect=40, extend="both")
+    bar.set_ticks([math.log(x) for x in ticks], labels=["1/8", "1/4", "1/2", "1", "2", "4", "8"])
+    bar.ax.set_title("evaluations divided by those of the better reference", fontsize=10)
+    figure.supxlabel("dimension d.   * not every run is solved,  – none is,  grey: not measured", fontsize=10)
+    path.write_text(drawing.as_svg(figure) + "\n", encoding="utf-8")
 
 
-def _draw_method(panel: Any, cells: Cells, problems: list[str], dimensions: list[int], method: str) -> None:
+def _colours() -> Any:
+    """From blue through white to orange-red, both of the palette that colour-blind readers distinguish."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("ratio", [drawing.BLUE, "white", drawing.RED])
+
+
+def _draw_method(panel: Any, cells: Cells, problems: list[str], dimensions: list[int], method: str) -> Any:
     ratios = np.array([[ratio(cells, p, d, method) for d in dimensions] for p in problems])
     full = math.log(FULL)
-    panel.imshow(np.log(ratios), cmap="RdBu_r", vmin=-full, vmax=full, aspect="auto")
+    columns, rows = np.arange(len(dimensions)), np.arange(len(problems))
+    logarithms = np.ma.masked_invalid(np.log(ratios))
+    mesh = panel.pcolormesh(columns, rows, logarithms, cmap=_colours(), vmin=-full, vmax=full)
     for (row, column), r in np.ndenumerate(ratios):
         cell = cells.get((problems[row], dimensions[column], method))
-        if cell is not None:
+        if cell is not None and cell.solved < cell.runs:
             colour = "white" if abs(math.log(r)) > 0.6 * full else "black"  # NaN is not above
-            panel.text(column, row, _mark(cell, r), ha="center", va="center", fontsize=7, color=colour)
-    panel.set_title(method)
-    panel.set_xticks(range(len(dimensions)), [str(d) for d in dimensions])
-    panel.set_xlabel("d")
+            mark = "*" if cell.solved else "–"
+            panel.text(column, row, mark, ha="center", va="center", fontsize=9, color=colour)
+    panel.set_title(method, fontsize=10)
+    panel.set_xticks(columns, [str(d) for d in dimensions], fontsize=9)
+    panel.set_facecolor("#e4e4e4")
+    panel.set_ylim(len(problems) - 0.5, -0.5)
     panel.tick_params(length=0)
-
-
-def _mark(cell: Cell, r: float) -> str:
-    if not cell.solved:
-        return "–"
-    star = "" if cell.solved == cell.runs else "*"
-    if math.isnan(r):
-        return "·" + star
-    if r < 0.1:
-        return f"1/{1 / r:.0f}{star}"
-    return f"{r:.{2 if r < 1 else 1 if r < 10 else 0}f}{star}"
+    panel.spines[:].set_visible(False)
+    return mesh
 
 
 # -- The page: a summary, a table for each group of problems, and the correctness of `success`.
 
 
 TITLES = {
-    "study": "Failing regions, and none",
+    "study": "Problems with and without failing regions",
     "paper": "The paper's problems to its target",
     "box": "Bounds",
     "rotated": "Active constraints in a random frame",
@@ -101,40 +105,49 @@ TITLES = {
 }
 TEXTS = {
     "study": (
-        "The paper's eight problems; `active`: a sphere whose centre 1, d/2 (`h`) or d constraints cut off; "
-        "`aell`: a rotated quadratic of condition 1000 with 1 or d/2 planes in another random frame, beyond "
-        "which it still falls; `slope`: a linear function on the unit ball. Within 1e-9."
+        "The paper's eight problems; `active`: a sphere whose centre is cut off by 1, d/2 (`h`) or d "
+        "constraints; `aell`: a rotated quadratic of condition 1000 with 1 or d/2 planes in another random "
+        "frame, beyond which the function still decreases; `slope`: a linear function on the unit ball. "
+        "Target: 1e-9."
     ),
-    "paper": "d = 40, within 1e-10, one setting for all. The paper chose λ by hand for each.",
+    "paper": "d = 40, target 1e-10, one setting for all problems. The paper chose λ by hand for each.",
     "box": (
         "Quadratics in [0, 1]^d (condition 3 separable, 1000 rotated) whose centre lies partly outside, so "
-        "that about half of the coordinates end on a bound. Within 1e-8. `cma` uses its transformation."
+        "that about half of the coordinates end on a bound. Target: 1e-8. `cma` uses its transformation."
     ),
-    "rotated": "The `active` problems, turned. Within 1e-9.",
+    "rotated": "The `active` problems, rotated. Target: 1e-9.",
     "regions": (
-        "`narrow`: between two planes a fifth of the first step apart; `wedge`: the optimum is the tip of a "
-        "wedge of 11 degrees; `curved`: along a thin ring; `uncertain`: `active`, where an evaluation near "
-        "the edge fails by chance, half of them at the edge itself. Within 1e-9."
+        "`narrow`: feasible between two planes a fifth of the first step apart; `wedge`: the optimum is the "
+        "tip of a wedge of 11 degrees; `curved`: feasible in a thin ring; `uncertain`: as `active`, but an "
+        "evaluation near the boundary fails at random, half of them at the boundary itself. Target: 1e-9."
     ),
     "noise": (
-        "Values with normal noise of standard deviation 1; the mean of the search distribution is judged, "
-        "without noise: within d/10, in 2,000 d evaluations."
+        "Values with normal noise of standard deviation 1. The target is d/10 for the mean of the search "
+        "distribution, evaluated without noise, within 2,000 d evaluations."
     ),
-    "beam": "Three parameters; the optimum lies on two bounds and on the edge of failure. Within 1 %.",
+    "beam": "Three parameters; the optimum lies on two bounds and on the boundary of failure. Target: 1 %.",
 }
 INTRODUCTION = (
-    "Made by `fmnes bench search`. Evaluations until the first value near enough to the minimum: all of "
-    "them, those of unsolved runs too, over the number of solved runs, ± standard error; in brackets the "
-    "solved share where it is not all; – where none is solved. After ×: the ratio to the better of "
-    f"{' and '.join(DEFAULT_REFERENCES)} (to cma for bounds), within [1/{CLIP:g}, {CLIP:g}]; where neither "
-    f"solves it, 1/{CLIP:g}. Each method has its own default λ; a run ends at the target, where floating "
-    "point does not let it go further, or after 20,000 (d + 1) evaluations (NOMAD: 500 d)."
+    "Made by `fmnes bench search`.\n\n- **Numbers** are the evaluations until the first value within the "
+    "target of the minimum ± standard error: the sum over all runs, including unsolved ones, divided by the "
+    "number of solved runs. The solved share is in brackets if it is not 1; – means that no run is "
+    "solved.\n- **After ×**: the ratio to the better of "
+    f"{' and '.join(DEFAULT_REFERENCES)} (to cma for bounds), within [1/{CLIP:g}, {CLIP:g}]; if neither "
+    f"solves the problem, 1/{CLIP:g}.\n"
+    "- **Runs**: each method has its own default λ. A run ends at the target, at the limits of floating "
+    "point, or after 20,000 (d + 1) evaluations (NOMAD: 500 d)."
 )
 REPEATED = (
-    "`python -m benchmarks.search_rows` runs a random sample of the rows again and compares. Runs are pinned "
-    "to one BLAS kernel and one thread, but they are chaotic: where another NumPy or OpenBLAS rounds "
-    "differently, single rows change by some percent, and means by less than their standard errors "
+    "`python -m benchmarks.search_rows` repeats a random sample of the rows and compares. Runs use one BLAS "
+    "kernel and one thread, but they are chaotic: if another NumPy or OpenBLAS rounds differently, single "
+    "rows change by some per cent, and means by less than their standard errors "
     "(docs/benchmarks/index.md has figures)."
+)
+#: Of the figure, for readers who do not see it.
+ALTERNATIVE = "Heat map of the evaluations relative to the better reference, by problem, dimension and method"
+FIGURE = (
+    "Evaluations of each method relative to the better reference, for each problem and dimension: blue "
+    "means fewer, orange more. The summary and the tables below give the numbers."
 )
 #: Seeds below were used while the default was designed.
 DESIGN_SEEDS = 24
@@ -145,10 +158,10 @@ COUNTED = ("study", "box", "beam")
 def page(trials: Sequence[Trial], figure: str | None) -> str:
     seeds = [t.key.seed for t in trials]
     parts = [
-        "# The search beside the peers",
+        "# The search compared with other methods",
         "",
-        f"{INTRODUCTION} Seeds {min(seeds)} to {max(seeds)}; those below {DESIGN_SEEDS} were used while the "
-        "default was designed."
+        f"{INTRODUCTION}\n- **Seeds** {min(seeds)} to {max(seeds)}; those below {DESIGN_SEEDS} were used to "
+        "design the default."
         if seeds
         else INTRODUCTION,
         "",
@@ -160,11 +173,11 @@ def page(trials: Sequence[Trial], figure: str | None) -> str:
     if to_target:
         cells = summarise(to_target)
         if figure:
-            parts += [f"![Ratios]({figure})", ""]
+            parts += [f"![{ALTERNATIVE}]({figure})", "", FIGURE, ""]
         parts += ["## Summary", "", *table(SUMMARY_HEAD, summary_rows(cells)), ""]
         compared = beside_rows(cells)
         if compared:
-            parts += ["## The default beside each of the others", "", BESIDE_TEXT, ""]
+            parts += ["## The default compared with each of the others", "", BESIDE_TEXT, ""]
             parts += [*table(BESIDE_HEAD, compared), ""]
         for group in GROUPS:
             rows = cell_rows(cells, group)
@@ -212,7 +225,7 @@ def summary_rows(cells: Cells) -> list[list[str]]:
 
 
 BESIDE_TEXT = (
-    f"Evaluations of `{DEFAULT_METHOD}` over those of the other method: the geometric mean over the "
+    f"Evaluations of `{DEFAULT_METHOD}` divided by those of the other method: the geometric mean over the "
     f"problems, each within [1/{CLIP:g}, {CLIP:g}], ± its standard error over the cells that both solve. "
     "Below 1 the default needs fewer."
 )
@@ -255,9 +268,9 @@ def _shown(cell: Cell, to_reference: float) -> str:
 
 
 HONESTY_TEXT = (
-    "Called as a user does: no target, default tolerances. Near: of the way from the start's value to the "
-    "minimum at most 1 % is left. Wrong: success is said and the answer is not near. Inexact: it is said "
-    "and more than a millionth of the way is left. Counted: "
+    "Called as a user would: no target, default tolerances. *Near*: at most 1 % of the difference between "
+    "the start's value and the minimum is left. *Wrong success*: success is reported and the answer is not "
+    "near. *Inexact*: success is reported and more than a millionth of the difference is left. *Counted*: "
     f"{', '.join(COUNTED)} together."
 )
 HONESTY_HEAD = (
@@ -267,7 +280,7 @@ HONESTY_HEAD = (
     "near",
     "wrong successes",
     "inexact",
-    "said where near",
+    "near and reported",
     "evaluations a run",
 )
 
@@ -294,7 +307,8 @@ def honesty_rows(trials: Sequence[Trial]) -> list[list[str]]:
 
 
 BEAM_TEXT = (
-    "Without a target, at most 3,000 evaluations: the first within 1 % of 0.46416, and where runs end."
+    "Without a target, at most 3,000 evaluations: the first value within 1 % of 0.46416, and the end of the "
+    "runs."
 )
 BEAM_HEAD = (
     "method",
