@@ -13,7 +13,13 @@ project = "fmnes"
 version = release = __version__
 copyright = "the authors of fmnes"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "plain_docstrings"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "plain_docstrings",
+]
 exclude_patterns = ["_build", "skeleton"]
 nitpicky = False
 suppress_warnings = ["misc.highlighting_failure"]
@@ -21,6 +27,10 @@ suppress_warnings = ["misc.highlighting_failure"]
 # Pages are Markdown that reads well in the repository, too: no directive where a link will do.
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
+
+# The copy button leaves out prompts and output.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 # Imported to be described, never called; the others come with the extra `dev`.
 autodoc_mock_imports = ["jax", "distributed", "ray", "mpi4py", "joblib"]

@@ -48,7 +48,7 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 110
 
 
-@pytest.mark.parametrize("name", ["README.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
 def test_sentences_are_short(name: str) -> None:
     assert [sentence for sentence in sentences(ROOT / name) if len(sentence.split()) > 35] == []
 
@@ -125,7 +125,13 @@ def test_what_is_wrong_with_a_page_is_said_with_its_name(
 
 
 @pytest.mark.parametrize(
-    ("name", "number"), [("README.md", 2), ("docs/start.md", 2), ("docs/an-expensive-simulation.md", 1)]
+    ("name", "number"),
+    [
+        ("README.md", 2),
+        ("docs/tutorial.md", 2),
+        ("docs/tutorial.md", 3),
+        ("docs/an-expensive-simulation.md", 1),
+    ],
 )
 def test_the_first_pages_show_what_their_code_prints(name: str, number: int, tmp_path: Path) -> None:
     page = ROOT / name
