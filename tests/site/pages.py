@@ -27,7 +27,8 @@ ELSEWHERE = {
     "docs/airfoil.md": "tests/real/test_program_page.py",
 }
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#([^)\s]*))?\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 #: `python -m benchmarks.lens`, `python examples/jax_control.py`, `fmnes bench search`.
 COMMAND = re.compile(
     r"(?:^ *|`)((?:python (?:-m )?(?:benchmarks|examples)[./]|fmnes (?=bench|reproduce))[^`\n]*)",
@@ -134,10 +135,20 @@ def _source(words: list[str]) -> str:
 
 
 def dead_links(page: Path) -> Iterator[str]:
-    """Links to files of the repository that are not there."""
-    for link in LINK.findall(page.read_text("utf-8")):
-        if ":" not in link and not (page.parent / link).exists():
+    """Links to files of the repository, and to headings of pages, that are not there."""
+    for link, anchor in LINK.findall(page.read_text("utf-8")):
+        there = page.parent / link
+        if ":" not in link and not there.exists():
             yield f"{page.relative_to(NAMED_FROM)}: no such file: {link}"
+        elif anchor and there.suffix == ".md" and ":" not in link and anchor not in anchors(there):
+            yield f"{page.relative_to(NAMED_FROM)}: no such heading: {link}#{anchor}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as their links are written, here and on the sites of repositories."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in HEADING.findall(text))
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in plain}
 
 
 def unmade_pictures(page: Path) -> Iterator[str]:
@@ -163,7 +174,7 @@ def figures_elsewhere(page: Path) -> Iterator[str]:
     name = page.relative_to(NAMED_FROM)
     for row in re.findall(r"^\| (?:\[.*)$", page.read_text("utf-8"), re.MULTILINE):
         first, *cells = row.strip("| ").split(" | ")
-        [source] = LINK.findall(first)[:1]
+        [(source, _)] = LINK.findall(first)[:1]
         there = (page.parent / source).read_text("utf-8")
         for figure in re.findall(r"\d[\w.+-]*", " ".join(cells)):
             if not re.search(rf"(?<![\w.]){re.escape(figure)}(?![\w.]*\w)", there):

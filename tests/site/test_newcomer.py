@@ -38,7 +38,7 @@ def links(page: Path, words: tuple[str, ...]) -> Iterator[Path]:
     """The pages that are linked in a line with these words."""
     for line in page.read_text("utf-8").splitlines():
         if all(word in line.lower() for word in words):
-            yield from ((page.parent / link).resolve() for link in LINK.findall(line) if ":" not in link)
+            yield from ((page.parent / link).resolve() for link, _ in LINK.findall(line) if ":" not in link)
 
 
 def clicks_to_the_answer(first: Path, words: tuple[str, ...], answer: str) -> int | None:

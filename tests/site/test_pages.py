@@ -39,7 +39,9 @@ def test_who_runs_the_code_of_other_pages_is_there(where: str) -> None:
 
 
 def test_links_commands_and_pictures() -> None:
-    wrong = [said for page in pages() for test in (dead_links, missing_commands) for said in test(page)]
+    others = [ROOT / name for name in ("CONTRIBUTING.md", "RELEASING.md", "CHANGELOG.md")]
+    tests = (dead_links, missing_commands)
+    wrong = [said for page in [*pages(), *others] for test in tests for said in test(page)]
     assert wrong == []
     assert [said for page in pages() for said in unmade_pictures(page)] == []
 
@@ -85,7 +87,8 @@ BAD = """# A page
 
 ![A picture](picture.svg)
 
-See [there](nowhere.md). `python -m benchmarks.nothing` and `python -m benchmarks.lens --nothing`.
+See [there](nowhere.md), [here](page.md#a-page) and [below](page.md#below).
+`python -m benchmarks.nothing` and `python -m benchmarks.lens --nothing`.
 
 ```python
 open("made", "w").close()
@@ -114,6 +117,7 @@ def test_what_is_wrong_with_a_page_is_said_with_its_name(
     assert list(dead_links(page)) == [
         "page.md: no such file: picture.svg",
         "page.md: no such file: nowhere.md",
+        "page.md: no such heading: page.md#below",
     ]
     assert list(missing_commands(page)) == [
         "page.md: no such command: python -m benchmarks.nothing",
