@@ -12,8 +12,8 @@ import pytest
 import fmnes
 from fmnes import ArgumentError, Constraint, Optimizer
 from fmnes.constraints import read_constraints
-from fmnes.search.constrained import least_step, nonnegative_least_squares
 from fmnes.search.modelled import use_surrogate
+from fmnes.surrogate.least_distance import least_step, nonnegative_least_squares
 from tests.reference.constraints import trajectory
 
 

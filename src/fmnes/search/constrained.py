@@ -30,6 +30,7 @@ from fmnes.constraints import ConstraintResult, Limits
 from fmnes.errors import SnapshotError
 from fmnes.result import Vector
 from fmnes.search.saved import Saved, finite, shaped
+from fmnes.surrogate.least_distance import least_step, nonnegative_least_squares
 
 if TYPE_CHECKING:
     from fmnes.search.distribution import Distribution
@@ -171,55 +172,6 @@ def fit_lines(z: Floats, g: Floats) -> tuple[Floats, Floats] | None:
     except np.linalg.LinAlgError:
         return None
     return found[0], found[1:].T
-
-
-def least_step(a: Floats, b: Floats) -> Floats:
-    """The shortest z with a z ≤ −b; zeros if there is none. a: rows of length 1 (k, d), b: (k,).
-
-    Least distance programming: C. Lawson and R. Hanson, "Solving Least Squares Problems", 1974, chapter 23.
-    """
-    d = a.shape[1]
-    zero = np.zeros(d)
-    if not (b > 0).any():
-        return zero
-    E = np.concatenate([-a.T, b[None]])
-    target = np.append(zero, 1.0)
-    u = nonnegative_least_squares(E, target)
-    residual = E @ u - target
-    if abs(residual[-1]) < 1e-10:
-        return zero
-    step: Floats = -residual[:-1] / residual[-1]
-    return step if np.isfinite(step).all() else zero
-
-
-def nonnegative_least_squares(E: Floats, target: Floats) -> Floats:
-    """argmin |E u − target| over u ≥ 0, by active sets (the same book)."""
-    n = E.shape[1]
-    u, passive = np.zeros(n), np.zeros(n, dtype=bool)
-    for _ in range(3 * (min(E.shape) + 1) + 10):
-        slope = E.T @ (target - E @ u)
-        slope[passive] = -np.inf
-        j = int(slope.argmax())
-        if not slope[j] > 1e-10:
-            break
-        passive[j] = True
-        while True:
-            chosen = np.flatnonzero(passive)
-            best = np.linalg.lstsq(E[:, chosen], target, rcond=None)[0]
-            if (best > 0).all():
-                break
-            falling = best <= 0
-            old = u[chosen]
-            share = np.min(old[falling] / np.maximum(old[falling] - best[falling], 1e-300))
-            u[chosen] = old + share * (best - old)
-            u[chosen[falling & (u[chosen] <= 1e-14)]] = 0.0
-            passive &= u > 0
-            if not passive.any():
-                best, chosen = np.zeros(0), np.zeros(0, dtype=np.intp)
-                break
-        u = np.zeros(n)
-        u[chosen] = best
-    return u
 
 
 class Projected(NamedTuple):
