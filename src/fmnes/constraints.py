@@ -129,6 +129,17 @@ class ConstraintResult(EqualByValue):
     multiplier : float
         About how much lower `fun` would be for each unit by which the limit is relaxed; 0 if it is not
         active. For an equality: for each unit by which the limit is raised, so it may be negative.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def plate(p):
+    ...     return p["t"] + p["w"] ** 2, {"stress": 1 / p["t"]}
+    >>> space = {"t": fmnes.Real(1, 4), "w": fmnes.Real(-1, 2)}
+    >>> result = fmnes.minimize(plate, space, constraints={"stress": (None, 0.5)}, rng=1)
+    >>> stress = result.constraints["stress"]
+    >>> round(stress.value, 3), stress.satisfied, stress.active
+    (0.5, True, True)
     """
 
     value: float
@@ -145,7 +156,13 @@ class ConstraintResult(EqualByValue):
         return limits_in_words(self.lower, self.upper)
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain data that `json.dumps` accepts."""
+        """Return plain data that `json.dumps` accepts.
+
+        Returns
+        -------
+        dict
+            Each field by name.
+        """
         return {name: getattr(self, name) for name in self.__slots__}
 
 

@@ -82,7 +82,13 @@ class TradeOff:
         return "\n".join("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells)
 
     def to_pandas(self) -> Any:
-        """Return the table as a pandas DataFrame."""
+        """Return the table as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each point: both outputs, then the parameters.
+        """
         import pandas
 
         return pandas.DataFrame(list(self))

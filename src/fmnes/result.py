@@ -100,6 +100,13 @@ class Stop(NamedTuple):
         Why the search ended.
     numbers : str
         The numbers that led to it; may be empty.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> from fmnes.result import Stop
+    >>> Stop(fmnes.StopReason.MAX_EVALUATIONS, "100 of 100").message
+    'the evaluation budget is spent (100 of 100)'
     """
 
     reason: StopReason
@@ -123,6 +130,16 @@ class Best(NamedTuple, Generic[X]):
     evaluation : int
         Which evaluation it was, counted from 1; 0 while there is none, and for a point that was known
         before.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> opt = fmnes.Optimizer([1.0, 2.0], 0.5, rng=1)
+    >>> opt.best.x is None, opt.best.fun
+    (True, inf)
+    >>> opt.tell([float(x @ x) for x in opt.ask()])
+    >>> opt.best.fun == float(opt.best.x @ opt.best.x)
+    True
     """
 
     x: X | None
@@ -226,6 +243,15 @@ class Columns(TypedDict, total=False):
         (`bounds_as="failure"`), although it cost no evaluation.
     seconds : ndarray
         Time since the run began; time before a resume does not count.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> result = fmnes.minimize(lambda x: float(x @ x), [1.0, 2.0], 0.5, rng=1, target=1e-6)
+    >>> len(result.history["best"]) == result.nit
+    True
+    >>> bool((result.history["best"][1:] <= result.history["best"][:-1]).all())
+    True
     """
 
     restart: NDArray[np.int64]

@@ -38,6 +38,18 @@ class Importance(NamedTuple):
         The part of the variance that these parameters explain, from 0 to 1.
     points : int
         The number of points that were compared; close points count as one.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def simulate(p):
+    ...     if p["layers"] < 3:
+    ...         raise fmnes.Infeasible("mesh failed")
+    ...     return p["layers"] + p["width"] ** 2
+    >>> space = {"width": fmnes.Real(0, 1), "layers": fmnes.Integer(1, 6)}
+    >>> result = fmnes.minimize(simulate, space, rng=1, keep_evaluations=True)
+    >>> list(fmnes.explain(result).failure.shares)
+    ['layers']
     """
 
     shares: dict[str, float]

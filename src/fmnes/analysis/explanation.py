@@ -31,6 +31,19 @@ class CommonFailure:
         The number of evaluations.
     rule : Rule or None
         The region in which they lie; None if no simple region is clear.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def simulate(p):
+    ...     if p["layers"] < 3:
+    ...         raise fmnes.Infeasible("mesh failed")
+    ...     return p["layers"] + p["width"] ** 2
+    >>> space = {"width": fmnes.Real(0, 1), "layers": fmnes.Integer(1, 6)}
+    >>> result = fmnes.minimize(simulate, space, rng=1, keep_evaluations=True)
+    >>> failure = fmnes.explain(result).failures[0]
+    >>> failure.reason, failure.count == result.n_infeasible, failure.rule.region
+    ('mesh failed', True, 'layers ≤ 2')
     """
 
     reason: str

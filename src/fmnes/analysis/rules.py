@@ -53,6 +53,19 @@ class Condition(NamedTuple):
         "<", ">", "≤", "≥" or "=".
     value : float
         The threshold, in the user's units.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def simulate(p):
+    ...     if p["layers"] < 3:
+    ...         raise fmnes.Infeasible("mesh failed")
+    ...     return p["layers"] + p["width"] ** 2
+    >>> space = {"width": fmnes.Real(0, 1), "layers": fmnes.Integer(1, 6)}
+    >>> result = fmnes.minimize(simulate, space, rng=1, keep_evaluations=True)
+    >>> condition = fmnes.explain(result).failures[0].rule.conditions[0]
+    >>> condition.name, condition.relation, condition.value
+    ('layers', '≤', 2.0)
     """
 
     name: str
@@ -105,6 +118,19 @@ class Rule(NamedTuple):
         All evaluated points in the region.
     failed : int
         The failed ones of these, for any reason.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> def simulate(p):
+    ...     if p["layers"] < 3:
+    ...         raise fmnes.Infeasible("mesh failed")
+    ...     return p["layers"] + p["width"] ** 2
+    >>> space = {"width": fmnes.Real(0, 1), "layers": fmnes.Integer(1, 6)}
+    >>> result = fmnes.minimize(simulate, space, rng=1, keep_evaluations=True)
+    >>> rule = fmnes.explain(result).failures[0].rule
+    >>> rule.region, rule.covered == rule.described == rule.failed
+    ('layers ≤ 2', True)
     """
 
     conditions: tuple[Condition, ...]

@@ -58,16 +58,16 @@ class FMNESDriver(Driver):  # type: ignore[misc]
     **kwargs
         Options of OpenMDAO's own `Driver`.
 
+    Raises
+    ------
+    MissingExtra
+        OpenMDAO is not installed.
+
     Attributes
     ----------
     search : Result or None
         The result of the last run, with `x` in scaled units, the reasons of failed evaluations and the
         history; None before the first run.
-
-    Raises
-    ------
-    MissingExtra
-        OpenMDAO is not installed.
 
     Examples
     --------

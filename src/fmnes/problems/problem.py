@@ -52,6 +52,14 @@ class Problem:
         The value at the optimum.
     is_feasible : callable
         Whether a point is feasible.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> problem = fmnes.problems.get("ic-sphere", d=2)
+    >>> result = fmnes.minimize(problem.fun, problem.x0, problem.sigma0, rng=1, target=1e-6)
+    >>> result.success, bool(problem.is_feasible(result.x))
+    (True, True)
     """
 
     name: str

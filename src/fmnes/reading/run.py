@@ -57,6 +57,19 @@ class Reason:
         The output or the traceback of the first.
     directory : Path or None
         What is left of it, if it was a program's and still exists.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import fmnes
+    >>> def simulate(x):
+    ...     return float(x @ x) if x[0] < 1 else None
+    >>> run_dir = os.path.join(tempfile.mkdtemp(), "run")
+    >>> options = {"rng": 1, "max_evaluations": 50, "run_dir": run_dir}
+    >>> result = fmnes.minimize(simulate, [0.8, 1.0], 0.5, **options)
+    >>> [reason] = fmnes.read_run(run_dir).reasons
+    >>> reason.reason, reason.count == result.n_infeasible
+    ('returned None', True)
     """
 
     reason: str

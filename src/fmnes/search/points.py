@@ -27,6 +27,13 @@ class Point(NamedTuple, Generic[X]):
         Letters, digits and hyphens; different for every evaluation.
     x : ndarray or dict
         The point, read-only: (d,), or {name: value}.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> opt = fmnes.Optimizer([1.0, 2.0], 0.5, rng=1)
+    >>> [point] = opt.ask(1)
+    >>> opt.tell(point.id, float(point.x @ point.x))
     """
 
     id: str

@@ -38,6 +38,17 @@ class Shape(NamedTuple):
         Standard deviations along the axes of C; exact after a refresh, close to it otherwise. (d,)
     phase : str
         "movement", "stagnation" or "convergence"; empty for strategies without phases.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fmnes
+    >>> from fmnes.backends import NUMPY
+    >>> method = fmnes.XNES()
+    >>> state = method.init(np.zeros(2), np.float64(0.5), np.zeros(2), NUMPY)
+    >>> shape = method.shape(state)
+    >>> float(shape.sigma), shape.axis_lengths
+    (0.5, array([1., 1.]))
     """
 
     mean: Array

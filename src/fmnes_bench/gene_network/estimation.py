@@ -87,6 +87,13 @@ class GeneNetworkProblem:
         The network that made the data: a point as for `fun`.
     limit : int
         Evaluations of the right-hand side after which an integration has failed.
+
+    Examples
+    --------
+    >>> from fmnes_bench import gene_network
+    >>> problem = gene_network.problem()
+    >>> problem.parameters.keys() == problem.true.keys()
+    True
     """
 
     parameters: dict[str, Parameter]

@@ -44,6 +44,15 @@ class Network(NamedTuple):
         Kinetic orders of production, (k, k).
     h : ndarray
         Kinetic orders of loss, (k, k).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fmnes_bench.gene_network.network import Network, courses
+    >>> one, zero = np.ones(1), np.zeros((1, 1))
+    >>> gene = Network(alpha=2 * one, beta=one, g=zero, h=np.ones((1, 1)))  # dX/dt = 2 - X
+    >>> courses(gene, np.ones((1, 1)), np.array([0.0, 1.0])).shape
+    (2, 1, 1)
     """
 
     alpha: Floats  # (k,)

@@ -33,6 +33,13 @@ class Lens:
         The glass or air behind each surface but the last.
     quality : Quality
         What the rays have shown.
+
+    Examples
+    --------
+    >>> from fmnes_bench import lens
+    >>> problem = lens.triplet()
+    >>> problem.lens(problem.known).spot < problem.lens(problem.start).spot
+    True
     """
 
     name: str

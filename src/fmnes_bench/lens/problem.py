@@ -136,6 +136,16 @@ class LensProblem:
         A published design to compare with: a point as for `fun`.
     form : Form
         Surfaces, glasses and stop.
+
+    Examples
+    --------
+    >>> import fmnes
+    >>> from fmnes_bench import lens
+    >>> problem = lens.triplet()
+    >>> options = {"vectorized": True, "rng": 1, "max_evaluations": 300}
+    >>> result = fmnes.minimize(problem.fun, problem.parameters, **options)
+    >>> result.fun < problem.lens(problem.start).spot
+    True
     """
 
     name: str
