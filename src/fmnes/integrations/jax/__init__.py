@@ -55,6 +55,14 @@ class State:
         λ, or the first λ; static.
     split : Any
         How vectors (d,) are split over devices, as x0 was: a `NamedSharding`.
+
+    Examples
+    --------
+    >>> import jax
+    >>> from fmnes.integrations import jax as fj
+    >>> state = fj.init(jax.random.key(1), jax.numpy.ones(3), 0.5, population_size=8)
+    >>> state.mean.shape, float(state.sigma), state.population_size
+    ((3,), 0.5, 8)
     """
 
     search: Any
@@ -98,6 +106,15 @@ class Runs(NamedTuple):
         Evaluations that failed.
     x_mean : ndarray
         Mean of the search distribution after the last update whose result was finite. (d,)
+
+    Examples
+    --------
+    >>> import jax
+    >>> from fmnes.integrations import jax as fj
+    >>> key = jax.random.key(1)
+    >>> runs = fj.run(lambda x: (x**2).sum(), jax.numpy.ones(2), 0.5, key=key, max_evaluations=200, batch=3)
+    >>> runs.x.shape, runs.fun.shape
+    ((3, 2), (3,))
     """
 
     x: Array
@@ -426,6 +443,11 @@ def stop_reason(code: Any) -> Any:
     -------
     StopReason or list of StopReason
         The reason; for an array a list.
+
+    Raises
+    ------
+    IndexError
+        There is no reason of this number.
 
     Examples
     --------
