@@ -84,7 +84,7 @@ def step_between(before: Gaussian, after: Gaussian) -> Step:
     """Return the step from one distribution to the next."""
     solved: Any = np.linalg.solve(before.shape, np.column_stack([after.mean - before.mean, after.shape]))
     T = solved[:, 1:] * (after.sigma / before.sigma)
-    return Step(solved[:, 0] / before.sigma, T.dot(T.T) - np.eye(len(T)))
+    return Step(solved[:, 0] / before.sigma, T @ T.T - np.eye(len(T)))
 
 
 def signal_to_noise(step: Floats, square: float, beta: float) -> float:
@@ -103,7 +103,7 @@ def next_rates(rates: Rates, step: Step) -> Rates:
     """The rates after a generation with this proposed step."""
     b = MEAN_MEMORY
     mean_step = (1 - b) * rates.mean_step + b * step.mean
-    mean_square = (1 - b) * rates.mean_square + b * float(step.mean.dot(step.mean))
+    mean_square = (1 - b) * rates.mean_square + b * float(step.mean @ step.mean)
     rates = rates._replace(
         mean=next_rate(rates.mean, mean_step, mean_square, b), mean_step=mean_step, mean_square=mean_square
     )
@@ -133,5 +133,5 @@ def slowed(before: Gaussian, after: Gaussian, step: Step, rates: Rates, old: flo
     eigenvalues, axes = np.linalg.eigh(np.eye(len(mean)) + rates.shape * step.shape)
     factors = np.sqrt(np.maximum(eigenvalues, SMALLEST))
     log_scale = float(np.log(factors).mean())
-    root = (axes * (factors * math.exp(-log_scale))).dot(axes.T)
-    return Gaussian(mean, before.sigma * math.exp(log_scale) * correction, before.shape.dot(root))
+    root = (axes * (factors * math.exp(-log_scale))) @ axes.T
+    return Gaussian(mean, before.sigma * math.exp(log_scale) * correction, before.shape @ root)
