@@ -557,8 +557,8 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
 def test_a_run_that_lost_its_snapshots_keeps_its_evaluations(tmp_path):
     run = tmp_path / "run"
     fmnes.minimize(lambda x: float(x @ x), [1.0], 1.0, rng=1, max_evaluations=40, run_dir=run)
-    for name in ("snapshot.npz", "snapshot.previous.npz", "result.json"):
-        (run / name).unlink(missing_ok=True)
+    for path in (*run.glob("snapshot.*"), run / "result.json"):  # how many there are depends on the time
+        path.unlink()
     before = all_bytes(run)
     with pytest.raises(RunError, match=r"a run of 40 evaluations without its snapshot\.npz"):
         fmnes.minimize(lambda x: float(x @ x), [1.0], 1.0, rng=2, max_evaluations=4, run_dir=run)
