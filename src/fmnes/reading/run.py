@@ -28,8 +28,7 @@ from fmnes.run.stored_result import result_from_json
 from fmnes.space import Space
 from fmnes.storage.directory import KEPT, LOG, RunDirectory
 from fmnes.storage.log import EvaluationLog
-from fmnes.storage.log_reader import Summary
-from fmnes.storage.rows import Logged
+from fmnes.storage.log_reader import Logged, Summary
 from fmnes.storage.snapshot import Arrays
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from fmnes._logging import telling
-from fmnes.display.progress import Progress
 from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.evaluations import Evaluations
+from fmnes.progress import Progress
 from fmnes.result import Result, View
 from fmnes.run.forgetting import take_back
 from fmnes.run.interrupts import StopRequestWatcher, sigterm_interrupts

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fmnes import problems
 from fmnes.errors import ArgumentError, nearest
-from fmnes.problems.problem import random_rotation
+from fmnes.problems import random_rotation
 
 # -- A problem of the benchmark.
 
