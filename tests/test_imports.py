@@ -179,7 +179,7 @@ ALLOWED: dict[str, set[str]] = {
 
 
 def part_of(module: str) -> str:
-    """`fmnes.steps.weights` belongs to `steps`; the package itself is ``."""
+    """`fmnes.steps.sampling` belongs to `steps`; the package itself is ``."""
     return (module + ".").split(".")[1]
 
 
@@ -214,7 +214,7 @@ def imports(path: Path) -> set[str]:
 def test_the_reader_of_imports_sees_them() -> None:
     parts = {part_of(name) for name in imports(SOURCE / "search" / "optimizer.py")}
     assert {"strategies", "search", "errors", "result"} <= parts
-    assert part_of("fmnes.steps.weights") == "steps" and part_of("fmnes") == ""
+    assert part_of("fmnes.steps.sampling") == "steps" and part_of("fmnes") == ""
 
 
 def test_imports_go_one_way() -> None:

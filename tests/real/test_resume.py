@@ -29,7 +29,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, RunError, StopReason, minimize, resume
-from fmnes.run import snapshots, stored_result
+from fmnes.run import history, snapshots
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage import log_reader
 from fmnes.storage.directory import RunDirectory
@@ -943,7 +943,7 @@ def test_an_objective_that_returned_no_number_can_be_corrected(tmp_path: Path) -
 
 def test_a_result_with_points_too_long_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with more than a million coordinates, only quicker."""
-    monkeypatch.setattr(stored_result, "MAX_RESULT_DIMENSION", 1)
+    monkeypatch.setattr(history, "MAX_RESULT_DIMENSION", 1)
     settings = {"rng": 1, "population_size": 10, "max_evaluations": 40}
     found = minimize(bumpy, [-0.5, 0.5], 1.0, run_dir=tmp_path / "run", **settings)
     assert found.x is not None and found.failures
