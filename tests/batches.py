@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fmnes.evaluation import executor, serial
+from fmnes.evaluation import evaluator, executor
 from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
 from fmnes.evaluation.objective import Objective
 from fmnes.evaluation.programs import runner
@@ -49,7 +49,7 @@ def executor_evaluator(executor: Any, fun: Any, d: int, **options: Any) -> Any:
 
 
 def Serial(*args: Any, **options: Any) -> Any:
-    return Batches(serial.Serial(*args, **options))
+    return Batches(evaluator.Serial(*args, **options))
 
 
 def choose_evaluator(fun: Any, d: int, **options: Any) -> Any:

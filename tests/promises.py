@@ -274,7 +274,7 @@ PROMISES = [
         "Imports go one way",
         "test_imports.py::test_imports_go_one_way",
         "a step knows the optimizer",
-        "fmnes.steps.weights",
+        "fmnes.steps.sampling",
         "import numpy as np\n",
         "import numpy as np\nimport fmnes.search\n",
     ),

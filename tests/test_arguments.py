@@ -19,7 +19,7 @@ import pytest
 import fmnes
 from fmnes import CMAES, CRFMNES, DXNESIC, FMNES, XNES, ArgumentError, Bounds, Optimizer, Resampling, minimize
 from fmnes import arguments as habits
-from fmnes.evaluation.programs.preflight import check_runnable
+from fmnes.evaluation.programs.command import check_runnable
 from tests.rows import through
 
 nan, inf = math.nan, math.inf

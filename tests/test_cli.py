@@ -23,13 +23,13 @@ import pytest
 
 from fmnes import ArgumentError, FmnesError, Infeasible, ObjectiveError, Optimizer, View
 from fmnes import minimize as minimize_in_python
+from fmnes._text import literal
 from fmnes.cli import app
 from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import PROGRAM, RUN, TOP
-from fmnes.display.progress import Progress, Rate, describe, speed
-from fmnes.display.terminal import QuietStream, literal, spelt_out
 from fmnes.evaluation.programs.checks import MAX_BYTES
 from fmnes.parameters import KEYS as PARAMETER
+from fmnes.progress import Progress, QuietStream, Rate, describe, speed, spelt_out
 from fmnes.storage.directory import _read_json, _write_json
 from fmnes.strategies import METHODS
 

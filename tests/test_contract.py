@@ -19,7 +19,7 @@ import pytest
 from fmnes import CMAES, FMNES, XNES, ArgumentError, Bounds, Optimizer, Resampling, StopReason
 from fmnes.backends import NUMPY
 from fmnes.steps.adaptation import population_growth
-from fmnes.steps.weights import distance_weights, rank_weights
+from fmnes.steps.sampling import distance_weights, rank_weights
 from fmnes.strategies import METHODS as NAMES
 from fmnes.strategies.base import stays_finite
 from tests.rows import through

@@ -22,9 +22,9 @@ import pytest
 from fmnes import Infeasible, Optimizer, read_run
 from fmnes import minimize as minimize_in_python
 from fmnes.__main__ import _run
+from fmnes._text import literal
 from fmnes.cli import app
 from fmnes.cli.reading import changes, read_run_config
-from fmnes.display.terminal import literal
 from fmnes.storage.directory import RunDirectory, _read_json, _write_json
 from fmnes.strategies import METHODS
 from fmnes_bench import peers

@@ -387,7 +387,7 @@ def test_a_run_in_which_nothing_succeeded_can_be_resumed(tmp_path: Path) -> None
 
 
 def test_points_too_long_to_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmnes.storage.rows.MAX_STORED_DIMENSION", 2)
+    monkeypatch.setattr("fmnes.storage.log_reader.MAX_STORED_DIMENSION", 2)
     run = tmp_path / "run"
     fun = Breaks(range(20, 60), raises(fmnes.Infeasible, "mesh"))
     minimize(fun, X0, 0.7, rng=1, max_evaluations=60, surrogate=False, run_dir=run)

@@ -17,9 +17,8 @@ import pytest
 import fmnes
 from fmnes import ArgumentError
 from fmnes_bench import lens
-from fmnes_bench.lens import drawing, merit, optics, specification
-from fmnes_bench.lens.merit import REASONS
-from fmnes_bench.lens.optics import Floats, Lenses, Rays, trace
+from fmnes_bench.lens import drawing, optics
+from fmnes_bench.lens.optics import REASONS, Floats, Lenses, Rays, trace
 from tests.rows import through
 
 RAYS = Path(__file__).parent / "data" / "lens-rays.npz"
@@ -181,26 +180,24 @@ PRINTED = {
 
 
 def test_glasses_refract_as_their_maker_prints() -> None:
-    assert set(specification.NAMES) == set(PRINTED)
+    assert set(optics.NAMES) == set(PRINTED)
     for name, (index, abbe) in PRINTED.items():
-        assert specification.refractive_indices([name], [specification.D])[0, 0] == pytest.approx(
-            index, abs=5.1e-6
-        )
-        assert specification.abbe_number(name) == pytest.approx(abbe, abs=5.1e-3)
+        assert optics.refractive_indices([name], [optics.D])[0, 0] == pytest.approx(index, abs=5.1e-6)
+        assert optics.abbe_number(name) == pytest.approx(abbe, abs=5.1e-3)
 
 
 def test_the_catalogue_goes_from_little_dispersion_to_much() -> None:
-    numbers = [specification.abbe_number(name) for name in specification.NAMES]
+    numbers = [optics.abbe_number(name) for name in optics.NAMES]
     assert numbers == sorted(numbers, reverse=True)
 
 
 def test_glasses_are_those_of_optiland() -> None:
     reference = Reference("double_gauss")
     media = lens.double_gauss().form.media
-    ours = specification.refractive_indices(["air", *media, "air"], reference.wanted.wavelengths)
+    ours = optics.refractive_indices(["air", *media, "air"], reference.wanted.wavelengths)
     assert np.abs(ours - reference.lenses.indices[0]).max() < 1e-12
     reference = Reference("triplet")
-    flint = specification.refractive_indices(["F2"], reference.wanted.wavelengths)
+    flint = optics.refractive_indices(["F2"], reference.wanted.wavelengths)
     assert np.abs(flint - reference.lenses.indices[0, 3]).max() < 1e-12
 
 
@@ -255,7 +252,7 @@ def test_the_edge_is_where_the_larger_of_two_surfaces_ends() -> None:
     # Spheres of radius 5 have a sag of 1 at height 3 and of 2 at height 4.
     lenses = Lenses(np.array([[0.2, -0.2, 0.0]]), np.array([[7.0, 3.0]]), np.ones((1, 4, 1)))
     for heights, edges in (((3, 4, 1), (3, 5)), ((4, 3, 4), (3, 5)), ((3, 3, 4), (5, 5)), ((3, 6, 0), None)):
-        found = merit.edges(lenses, np.array([heights], dtype=float))[0]
+        found = optics.edges(lenses, np.array([heights], dtype=float))[0]
         assert np.isnan(found).all() if edges is None else found == pytest.approx(edges)
 
 
@@ -315,9 +312,9 @@ def test_an_entrance_pupil_at_infinity_is_a_failure() -> None:
     # What comes in parallel meets in the stop, which is the second surface, and is collected once more.
     curvatures, thicknesses = np.array([[0.25, 0.0, 1.25]]), np.array([[8.0, 4.0, 4.0]])
     indices = np.repeat(np.array([[1.0, 2.0, 1.0, 2.0, 1.0]])[..., None], 3, axis=2)
-    found = merit.quality(curvatures, thicknesses, indices, 1, lens.Specification())
+    found = optics.quality(curvatures, thicknesses, indices, 1, lens.Specification())
     assert found.reason(0) == "the entrance pupil is at infinity" and np.isnan(found.spot[0])
-    assert "pupil" not in merit.quality(curvatures, thicknesses, indices, 2, lens.Specification()).reason(0)
+    assert "pupil" not in optics.quality(curvatures, thicknesses, indices, 2, lens.Specification()).reason(0)
 
 
 @BOTH
@@ -450,7 +447,7 @@ def test_a_glass_number_is_its_place_in_the_catalogue() -> None:
     assert [free.known[name] for name in ("g1", "g3", "g5")] == [3, 9, 3]
     design = free.lens(free.known | {"g3": 8})
     assert design.media == ("N-SK16", "air", "F5", "air", "N-SK16")
-    expected = specification.refractive_indices(["F5"], free.wanted.wavelengths)[0]
+    expected = optics.refractive_indices(["F5"], free.wanted.wavelengths)[0]
     assert (design.quality.lenses.indices[0, 3] == expected).all()
     columns = {name: np.full(12, value) for name, value in free.known.items()} | {"g3": np.arange(12)}
     values = free.fun(columns)

@@ -22,9 +22,9 @@ from fmnes.errors import RunError
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.storage import log as log_module
-from fmnes.storage import rows
+from fmnes.storage import log_reader
 from fmnes.storage.log import EvaluationLog
-from fmnes.storage.rows import x_hash
+from fmnes.storage.log_reader import x_hash
 from tests.rows import through
 
 X = np.linspace(-1, 1, 20)
@@ -282,7 +282,7 @@ def test_outputs_of_a_later_version_are_read_as_far_as_they_are_known(path):
     key = (0, 0, 0, 0, 0)
     log.record(key, Outcome("value", 1.0, outputs={"mass": 1}), X, 1.0, 0.1)
     data = '{"outputs":{"mass":1},"violation":0.5}'
-    log._db.execute("UPDATE more SET data = ?, checksum = ?", (data, rows._more_checksum(key, data)))
+    log._db.execute("UPDATE more SET data = ?, checksum = ?", (data, log_reader._more_checksum(key, data)))
     assert outputs_of(log) == [{"mass": 1}]
     log.close()
 

@@ -18,7 +18,7 @@ from fmnes import RunError
 from fmnes import outcome as outputs
 from fmnes.evaluation.workers import messages
 from fmnes.outcome import Outcome, WrongType, from_return, infeasible, lost
-from fmnes.storage import rows
+from fmnes.storage import log_reader
 from tests.rows import through
 
 
@@ -209,7 +209,7 @@ def test_outputs_from_elsewhere_are_checked_as_those_of_a_function(plain: Any, t
     data = json.dumps({"outputs": plain})
     key = (0, 0, 0, 0, 0)
     with pytest.raises(RunError, match="damaged outputs"):
-        rows.decode_more((*key, data, rows._more_checksum(key, data)))
+        log_reader.decode_more((*key, data, log_reader._more_checksum(key, data)))
 
 
 @through(

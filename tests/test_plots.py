@@ -15,7 +15,7 @@ import pytest
 import fmnes
 from fmnes import plots
 from fmnes.analysis.cells import in_box
-from fmnes.analysis.failure_map import local_share
+from fmnes.plots.map import local_share
 
 SPACE = {
     "thickness": fmnes.Real(0.1, 10, log=True),

@@ -12,9 +12,21 @@ import pytest
 
 from fmnes.errors import ArgumentError
 from fmnes_bench.reproduction import reproduce
-from fmnes_bench.reproduction.cells import METHODS, Cell, Published, Trial, published, sweep_cells
+from fmnes_bench.reproduction.cells import (
+    METHODS,
+    Cell,
+    Published,
+    Row,
+    Summary,
+    Trial,
+    open_store,
+    published,
+    share_chance,
+    summarise,
+    sweep_cells,
+    t_chance,
+)
 from fmnes_bench.reproduction.report import as_printed, thousands
-from fmnes_bench.reproduction.tables import Row, Summary, open_store, share_chance, summarise, t_chance
 
 SPHERE = Cell("FM-NES", "sphere", 8)
 COMMITTED = Path(__file__).parents[1] / "docs" / "reproduction"

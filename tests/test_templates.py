@@ -18,8 +18,8 @@ import fmnes
 from fmnes import Command
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import inputs as inputs_module
+from fmnes.evaluation.programs.command import check_runnable
 from fmnes.evaluation.programs.inputs import SomeNumber, parse_argument, parse_file
-from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
 from tests.batches import CommandEvaluator

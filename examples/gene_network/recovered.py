@@ -8,7 +8,7 @@ import numpy as np
 
 from fmnes.space import Space
 from fmnes_bench import gene_network
-from fmnes_bench.gene_network.network import courses
+from fmnes_bench.gene_network import courses
 
 #: A kinetic order is found if it is as near as this.
 NEAR = 0.5

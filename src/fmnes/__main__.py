@@ -7,8 +7,9 @@ import sys
 import warnings
 from typing import Any
 
-from fmnes.display.terminal import QuietStream, literal
+from fmnes._text import literal
 from fmnes.errors import FmnesError, MissingExtra
+from fmnes.progress import QuietStream
 from fmnes.version import __version__
 
 

@@ -15,8 +15,8 @@ import fmnes
 from fmnes._files import atomic_write
 from fmnes.arguments import check_count, check_rng
 from fmnes.cli import messages
+from fmnes.cli.live import LiveDisplay
 from fmnes.cli.runs import Json, Method, whole
-from fmnes.display.live import LiveDisplay
 from fmnes.errors import MissingExtra, RunError
 from fmnes.html.markup import section, text, wide
 from fmnes.plots.drawing import as_svg, need_matplotlib

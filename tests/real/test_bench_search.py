@@ -18,9 +18,9 @@ from fmnes import ArgumentError, MissingExtra
 from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import read_problem
 from fmnes_bench import peers as every
-from fmnes_bench.search import functions, peers, report, search, suite, table
-from fmnes_bench.search.functions import Problem
+from fmnes_bench.search import peers, report, search, suite, table
 from fmnes_bench.search.peers import Objective
+from fmnes_bench.search.suite import Problem
 from fmnes_bench.search.table import (
     Cell,
     Honesty,
@@ -92,9 +92,9 @@ def test_the_optimum_in_the_box_satisfies_kuhn_and_tucker(d: int) -> None:
     for instance in range(4):
         rng = np.random.default_rng(instance)
         axes = np.linalg.qr(rng.standard_normal((d, d)))[0]
-        hessian = axes.T @ (functions.geometric(1000.0, d)[:, None] * axes)
+        hessian = axes.T @ (suite.geometric(1000.0, d)[:, None] * axes)
         centre = rng.uniform(-0.5, 1.5, d)
-        x, g = functions.box_optimum(hessian, centre)
+        x, g = suite.box_optimum(hessian, centre)
         gradient = hessian @ (x - centre)
         free = (x > 0) & (x < 1)
         assert (x >= 0).all() and (x <= 1).all()
@@ -114,11 +114,11 @@ def test_the_constrained_ellipsoid_falls_beyond_each_plane() -> None:
     assert p.gap_at(p.optimum + 1e-9 * along) > 0 and np.isinf(p.gap_at(p.optimum - 1e-9 * along))
     assert np.isinf(p.fun(x)).any()
     assert np.linalg.norm(along) == pytest.approx(3 * math.sqrt(4))
-    curvatures = functions.geometric(functions.CONDITION, 4)
+    curvatures = suite.geometric(suite.CONDITION, 4)
     assert curvatures[-1] / curvatures[0] == pytest.approx(1000)
     y = np.random.default_rng(0).standard_normal((1, 4))
     H, g = np.diag(curvatures), np.arange(4.0)
-    value = functions.value(y, np.eye(4), curvatures, g)
+    value = suite.value(y, np.eye(4), curvatures, g)
     assert value[0] == pytest.approx(0.5 * y[0] @ H @ y[0] + g @ y[0])
 
 
@@ -318,7 +318,7 @@ def test_the_page_shows_the_default_beside_the_others_and_the_seeds() -> None:
     fresh = [t._replace(key=t.key._replace(seed=t.key.seed + 1000)) for t in trials]
     text = report.page(fresh, None)
     assert "| study | 2 | cma | 1 | 0.55 ± 0.05 |" in text  # 110 ± 10 over 200 ± 0
-    assert "Seeds 1000 to 1001; those below 24" in text
+    assert "**Seeds** 1000 to 1001; those below 24" in text
 
 
 def test_wrong_successes() -> None:

@@ -19,7 +19,6 @@ from fmnes.cli import app
 from fmnes.errors import ArgumentError, FmnesError
 from fmnes.run.minimize import minimize
 from fmnes_bench.coco import report
-from fmnes_bench.coco.methods import NOMAD_BUDGET, check_method, method_named
 from fmnes_bench.coco.problems import (
     SUITES,
     TARGETS,
@@ -32,7 +31,16 @@ from fmnes_bench.coco.problems import (
     optimal_value,
     start_of,
 )
-from fmnes_bench.coco.runs import Job, Run, jobs_for, open_store, run_job
+from fmnes_bench.coco.runs import (
+    NOMAD_BUDGET,
+    Job,
+    Run,
+    check_method,
+    jobs_for,
+    method_named,
+    open_store,
+    run_job,
+)
 from fmnes_bench.coco.study import chosen_functions, coco, numbers
 from tests.rows import through
 

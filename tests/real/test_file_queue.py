@@ -25,7 +25,7 @@ import pytest
 import fmnes
 from fmnes import ArgumentError, FileQueue, RunError, StopReason, minimize
 from fmnes.cli import app
-from fmnes.display.live import LiveDisplay
+from fmnes.cli.live import LiveDisplay
 from fmnes.evaluation import exit_status
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.queue import driver as boards

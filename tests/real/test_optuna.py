@@ -29,7 +29,7 @@ from optuna.trial import TrialState
 
 import fmnes
 from fmnes.integrations.optuna import FMNESSampler
-from fmnes.integrations.optuna.trials import ENDED, TAG
+from fmnes.integrations.optuna.searches import ENDED, TAG
 from tests.optuna_worker import corner, open_storage
 from tests.rows import through
 

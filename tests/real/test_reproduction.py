@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from fmnes_bench.reproduction import reproduce
-from fmnes_bench.reproduction.cells import Cell, published
+from fmnes_bench.reproduction.cells import Cell, published, read_trials
 from fmnes_bench.reproduction.run import run_trials
-from fmnes_bench.reproduction.tables import read_trials
 from tests.browser import open_browser
 
 SPHERE = Cell("FM-NES", "sphere", 8)

@@ -29,9 +29,9 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, RunError, StopReason, minimize, resume
-from fmnes.run import snapshots, stored_result
+from fmnes.run import history, snapshots
 from fmnes.search.optimizer import Optimizer
-from fmnes.storage import rows
+from fmnes.storage import log_reader
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.snapshot import read_snapshot
@@ -860,7 +860,7 @@ def test_killed_before_a_larger_budget_is_in_the_snapshot(run: Path, monkeypatch
 
 def test_failed_points_that_are_too_long_to_be_stored(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with more than 10,000 coordinates, only quicker."""
-    monkeypatch.setattr(rows, "MAX_STORED_DIMENSION", 1)
+    monkeypatch.setattr(log_reader, "MAX_STORED_DIMENSION", 1)
     monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
     settings = {"rng": 1, "population_size": 10, "run_dir": run.with_name("long")}
     minimize(bumpy, [-0.5, 0.5], 1.0, max_evaluations=40, **settings)
@@ -943,7 +943,7 @@ def test_an_objective_that_returned_no_number_can_be_corrected(tmp_path: Path) -
 
 def test_a_result_with_points_too_long_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with more than a million coordinates, only quicker."""
-    monkeypatch.setattr(stored_result, "MAX_RESULT_DIMENSION", 1)
+    monkeypatch.setattr(history, "MAX_RESULT_DIMENSION", 1)
     settings = {"rng": 1, "population_size": 10, "max_evaluations": 40}
     found = minimize(bumpy, [-0.5, 0.5], 1.0, run_dir=tmp_path / "run", **settings)
     assert found.x is not None and found.failures

@@ -23,7 +23,7 @@ import fmnes
 from fmnes import RunError, StopReason, minimize, resume
 from fmnes.run import interrupts
 from fmnes.storage.directory import Answer, RunDirectory, archive_run, request_stop
-from fmnes.storage.stop_request import STOP, is_stop_request, write_stop_request
+from fmnes.storage.lock import STOP, is_stop_request, write_stop_request
 from tests import torture
 from tests.torture import SCENARIOS, Driver, Kill, bumpy, differences, portrait, watching
 

@@ -25,7 +25,7 @@ _HOMES = {
     "show": "fmnes.cli.show.show",
     "export": "fmnes.cli.show.export",
     "report": "fmnes.cli.show.report",
-    "watch": "fmnes.cli.watch.watch",
+    "watch": "fmnes.cli.show.watch",
     "reproduce": "fmnes.cli.bench.reproduce",
     "bench": "fmnes.cli.bench.app",
 }

@@ -14,12 +14,12 @@ from rich.console import Console
 import fmnes
 from fmnes.arguments import check_count, check_path
 from fmnes.cli import messages, reading
+from fmnes.cli.live import LiveDisplay
 from fmnes.cli.messages import argument_of, as_option, plain_words
 from fmnes.cli.problem_file import ProblemFile, in_file, make_problem, parse_parameter, read_problem
 from fmnes.cli.reading import changed, run_exists_error
-from fmnes.cli.watch import open_watch
+from fmnes.cli.show import open_watch
 from fmnes.cli.worker import Queue, queue_options
-from fmnes.display.live import LiveDisplay
 from fmnes.errors import ArgumentError, FmnesError, ObjectiveError, nearest
 from fmnes.evaluation.programs.checks import read_text
 from fmnes.reading.next_steps import (

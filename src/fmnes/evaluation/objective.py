@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from fmnes.arguments import check_callable, check_one_argument, shown
 from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError, RunError
-from fmnes.evaluation.evaluator import Evaluator
+from fmnes.evaluation.evaluator import Evaluator, Serial, Vectorized
 from fmnes.evaluation.programs.checks import read_environment
 from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.serial import Serial, Vectorized
 from fmnes.space import Space
 
 # -- The objective
@@ -115,7 +114,7 @@ class Objective:
 
     def _command(self, timeout: float | None, elsewhere: bool = False) -> Command:
         """The Command with this timeout, checked. elsewhere: it runs on other machines."""
-        from fmnes.evaluation.programs.preflight import check_runnable
+        from fmnes.evaluation.programs.command import check_runnable
 
         command: Command = self.fun if timeout is None else replace(self.fun, timeout=timeout)
         # Any point shows the names, and which of them are integers.

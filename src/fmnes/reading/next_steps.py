@@ -15,7 +15,7 @@ from fmnes.arguments import is_number
 from fmnes.reading.run import Run
 from fmnes.result import StopReason
 from fmnes.storage.directory import PREVIOUS, SNAPSHOT
-from fmnes.storage.rows import MAX_STORED_DIMENSION
+from fmnes.storage.log_reader import MAX_STORED_DIMENSION
 
 #: The option of `minimize` that moves an existing run out of the way.
 ARCHIVE = "--archive-existing"

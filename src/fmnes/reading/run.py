@@ -21,15 +21,13 @@ from fmnes.evaluations import Evaluations
 from fmnes.outcome import Outcome
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Columns, Failure, Result, Vector
-from fmnes.run.history import History, Ledger, read_records
+from fmnes.run.history import History, Ledger, read_records, result_from_json
 from fmnes.run.recording import FORGOTTEN, FORGOTTEN_VALUE, uncounted
 from fmnes.run.settings import UNUSABLE, RunConfig
-from fmnes.run.stored_result import result_from_json
 from fmnes.space import Space
 from fmnes.storage.directory import KEPT, LOG, RunDirectory
 from fmnes.storage.log import EvaluationLog
-from fmnes.storage.log_reader import Summary
-from fmnes.storage.rows import Logged
+from fmnes.storage.log_reader import Logged, Summary
 from fmnes.storage.snapshot import Arrays
 
 

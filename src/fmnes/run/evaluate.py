@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import StorageError
-from fmnes.evaluation.evaluator import Evaluator, Task, TaskSource
-from fmnes.evaluation.serial import Vectorized, call_vectorized
+from fmnes.evaluation.evaluator import Evaluator, Task, TaskSource, Vectorized, call_vectorized
 from fmnes.identity import EvaluationId
 from fmnes.outcome import LOST, Outcome, from_number
 from fmnes.result import Stop, StopReason

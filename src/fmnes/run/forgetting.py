@@ -20,7 +20,7 @@ from fmnes.run.recording import taken_back, uncounted
 from fmnes.run.snapshots import RunState
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
-from fmnes.storage.rows import Logged
+from fmnes.storage.log_reader import Logged
 
 Matches = Callable[[Logged], bool]
 #: Reasons shown in the error if none matches.

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fmnes._logging import logger
-from fmnes.storage.stop_request import has_stop_request, remove_stop_request
+from fmnes.storage.lock import has_stop_request, remove_stop_request
 
 #: Polling interval for stop requests, which should be noticed within a second.
 LOOK_SECONDS = 0.5

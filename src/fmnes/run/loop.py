@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.display.progress import Progress
 from fmnes.errors import ArgumentError, StorageError
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.identity import START, EvaluationId
 from fmnes.outcome import bug_name
+from fmnes.progress import Progress
 from fmnes.result import Result, Stop, StopReason, View
 from fmnes.run import log_messages
 from fmnes.run.checks import LostEvaluations, OutcomeChecks

@@ -17,7 +17,7 @@ from fmnes.run.recording import Recorder
 from fmnes.search.counting import note
 from fmnes.search.overlap import OverlapScheduler
 from fmnes.search.stopping import limit_reached
-from fmnes.storage.rows import x_hash
+from fmnes.storage.log_reader import x_hash
 
 
 class OverlappingPoints:

@@ -16,8 +16,7 @@ from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, bug_name
 from fmnes.result import Vector
 from fmnes.storage.log import EvaluationLog
-from fmnes.storage.log_reader import Batch
-from fmnes.storage.rows import MAX_STORED_DIMENSION, Known, Logged, x_hash
+from fmnes.storage.log_reader import MAX_STORED_DIMENSION, Batch, Known, Logged, x_hash
 
 # -- The recorder
 #

@@ -17,11 +17,11 @@ from fmnes.evaluation.evaluator import Evaluator, Outcomes, TaskSource
 from fmnes.evaluation.objective import Objective, check_same_objective, stored_objective
 from fmnes.result import Result, StopReason, View
 from fmnes.run.forgetting import take_back_meant
+from fmnes.run.history import read_whole_result
 from fmnes.run.loop import check_origin
 from fmnes.run.session import BrokenByTheLog, run_session, table_of
 from fmnes.run.settings import RunConfig, Settings
 from fmnes.run.snapshots import RunState
-from fmnes.run.stored_result import read_whole_result
 from fmnes.storage.directory import RESULT, RunDirectory
 
 _UNCHANGED: Any = Default("unchanged")

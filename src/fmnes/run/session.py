@@ -9,19 +9,19 @@ from dataclasses import replace
 from typing import Any
 
 from fmnes._logging import telling
-from fmnes.display.progress import Progress
 from fmnes.errors import ObjectiveError, RunError, warn
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.evaluations import Evaluations
+from fmnes.progress import Progress
 from fmnes.result import Result, View
 from fmnes.run.forgetting import take_back
+from fmnes.run.history import store_result
 from fmnes.run.interrupts import StopRequestWatcher, sigterm_interrupts
 from fmnes.run.loop import Loop
 from fmnes.run.recording import MemoryLog, Recorder
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.run.state import StoppedWorking
-from fmnes.run.stored_result import store_result
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.search.saved import finite
-from fmnes.steps.weights import rank_weights
+from fmnes.steps.sampling import rank_weights
 
 Floats = NDArray[np.float64]
 

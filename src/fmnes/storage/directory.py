@@ -16,10 +16,17 @@ from typing import Any
 
 from fmnes._files import atomic_write, is_regular, keep_as, read_regular, sync_directory, unfinished
 from fmnes.errors import ArgumentError, RunError, SnapshotError, UsageError, warn
-from fmnes.storage.lock import RunLock, holder, is_lock
+from fmnes.storage.lock import (
+    STOP,
+    RunLock,
+    holder,
+    is_lock,
+    is_stop_request,
+    remove_stop_request,
+    write_stop_request,
+)
 from fmnes.storage.log import EvaluationLog, is_log, side_files, torn
 from fmnes.storage.snapshot import Arrays, other_version, read_snapshot, write_snapshot
-from fmnes.storage.stop_request import STOP, is_stop_request, remove_stop_request, write_stop_request
 
 # -- Files
 #

@@ -15,13 +15,13 @@ from fmnes._files import atomic_write, is_regular, on_network, open_regular
 from fmnes.errors import RunError
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
-from fmnes.storage.log_reader import LogReader
-from fmnes.storage.rows import (
+from fmnes.storage.log_reader import (
     INSERT,
     INSERT_MORE,
     MORE_SCHEMA,
     SCHEMA,
     Logged,
+    LogReader,
     encode,
     encode_after,
     encode_more,

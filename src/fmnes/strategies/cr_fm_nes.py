@@ -15,22 +15,20 @@ from fmnes.backends import NUMPY, Array, Backend
 from fmnes.errors import ArgumentError
 from fmnes.steps.adaptation import MOVEMENT, expected_norm, follow, learning_rates, phase_name, phase_of
 from fmnes.steps.sampling import (
+    RankWeights,
     by_columns,
+    distance_alphas,
+    distance_weights,
     dot,
     draw_sums,
     largest,
     mirrored_points_by_columns,
     pair_differences,
     pair_sums,
+    rank_weights,
     weighted_sum,
 )
 from fmnes.steps.vd_gradient import Gradient, Lengths, gradient_at, lengths
-from fmnes.steps.weights import (
-    RankWeights,
-    distance_alphas,
-    distance_weights,
-    rank_weights,
-)
 from fmnes.strategies.base import Shape, Strategy
 
 # Constants of CR-FM-NES.

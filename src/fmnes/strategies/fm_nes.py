@@ -45,13 +45,15 @@ from fmnes.steps.adaptation import (
     population_growth,
     trust_in_path,
 )
-from fmnes.steps.sampling import mirrored_points, pair_differences, pair_sums
-from fmnes.steps.shape import Factor, axis_growth, exponential
-from fmnes.steps.weights import (
+from fmnes.steps.sampling import (
     distance_alpha,
     distance_weights,
+    mirrored_points,
+    pair_differences,
+    pair_sums,
     weights_of_half,
 )
+from fmnes.steps.shape import Factor, axis_growth, exponential
 from fmnes.strategies.base import (
     Shape,
     Strategy,

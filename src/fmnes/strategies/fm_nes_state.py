@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fmnes.backends import NUMPY, Array, Backend
 from fmnes.steps.adaptation import MOVEMENT, Rates, expected_norm, learning_rates
+from fmnes.steps.sampling import RankWeights, distance_alphas, rank_weights
 from fmnes.steps.shape import (
     LEADING,
     Axes,
@@ -22,7 +23,6 @@ from fmnes.steps.shape import (
     turned,
     with_rank_one,
 )
-from fmnes.steps.weights import RankWeights, distance_alphas, rank_weights
 
 # Constants of FM-NES.
 #

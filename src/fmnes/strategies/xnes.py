@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from fmnes._equality import EqualByContent
 from fmnes.arguments import suggest_options
 from fmnes.backends import NUMPY, Array, Backend
+from fmnes.steps.sampling import rank_weights
 from fmnes.steps.shape import exponential
-from fmnes.steps.weights import rank_weights
 from fmnes.strategies.base import Shape, Strategy, check_shape_matrix, own_matrix
 
 

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.strategies import METHODS as OURS
-from fmnes_bench.coco.methods import WITH_VALUES
 from fmnes_bench.coco.problems import SUITES, TARGETS, Case, area
-from fmnes_bench.coco.runs import Run
+from fmnes_bench.coco.runs import WITH_VALUES, Run
 from fmnes_bench.markdown import table
 
 # -- The runtime curves of one suite, one panel per dimension. Skipped without matplotlib.

@@ -11,9 +11,16 @@ from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, nearest
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco import report
-from fmnes_bench.coco.methods import NOMAD_DIMENSIONS, WITH_VALUES, check_method
 from fmnes_bench.coco.problems import SUITES, Case, package
-from fmnes_bench.coco.runs import Job, jobs_for, open_store, run_job
+from fmnes_bench.coco.runs import (
+    NOMAD_DIMENSIONS,
+    WITH_VALUES,
+    Job,
+    check_method,
+    jobs_for,
+    open_store,
+    run_job,
+)
 from fmnes_bench.trials import run_all
 
 CONSTRAINED = "bbob-constrained"

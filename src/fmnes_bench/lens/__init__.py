@@ -14,8 +14,7 @@ totally reflected, surfaces cross or leave an edge too thin to hold, there is no
 from __future__ import annotations
 
 from fmnes_bench.lens.drawing import draw
-from fmnes_bench.lens.prescription import Lens
-from fmnes_bench.lens.problem import LensProblem, double_gauss, triplet
-from fmnes_bench.lens.specification import C, D, F, Specification
+from fmnes_bench.lens.optics import C, D, F, Specification
+from fmnes_bench.lens.problem import Lens, LensProblem, double_gauss, triplet
 
 __all__ = ["C", "D", "F", "Lens", "LensProblem", "Specification", "double_gauss", "draw", "triplet"]

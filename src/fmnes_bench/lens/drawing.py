@@ -8,10 +8,8 @@ import numpy as np
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError
-from fmnes_bench.lens import specification
-from fmnes_bench.lens.merit import sag
-from fmnes_bench.lens.optics import Floats, Rays, half_pupil, launch, solve, trace
-from fmnes_bench.lens.prescription import Lens
+from fmnes_bench.lens.optics import AIR, Floats, Rays, half_pupil, launch, sag, solve, trace
+from fmnes_bench.lens.problem import Lens
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,7 +134,7 @@ def _draw_glasses(axes: Any, lens: Lens, heights: Floats) -> None:
 
     vertices = np.cumsum([0.0, *lens.thicknesses])
     for i, medium in enumerate(lens.media):
-        if medium == specification.AIR:
+        if medium == AIR:
             continue
         edge = max(heights[i], heights[i + 1])
         y = np.linspace(-edge, edge, 60)

@@ -16,15 +16,19 @@ from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import limit_reached
 from fmnes_bench.markdown import table
 from fmnes_bench.reproduction.cells import (
+    CHANCE,
+    FEWEST,
     MAX_EVALUATIONS,
     METHODS,
     PAPER_TRIALS,
     TARGET,
+    TOLERANCE,
     Cell,
+    Row,
+    Summary,
     problem_of,
     seed_for,
 )
-from fmnes_bench.reproduction.tables import CHANCE, FEWEST, TOLERANCE, Row, Summary
 
 # -- The report as one self-contained HTML page: no script, nothing from the network, light or dark.
 

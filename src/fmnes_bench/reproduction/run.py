@@ -13,14 +13,17 @@ from fmnes_bench.reproduction.cells import (
     MAX_EVALUATIONS,
     Cell,
     Published,
+    Row,
     Trial,
     check_method,
+    open_store,
     published,
     run_trial,
+    summarise,
     sweep_cells,
+    write_results_csv,
 )
 from fmnes_bench.reproduction.report import page
-from fmnes_bench.reproduction.tables import Row, open_store, summarise, write_results_csv
 from fmnes_bench.trials import Store, run_all
 
 # -- The trials of a reproduction, including those already stored.

@@ -12,7 +12,7 @@ from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes.strategies import METHODS
 from fmnes.strategies.fm_nes import DEPARTURES
 from fmnes_bench import peers
-from fmnes_bench.search.functions import Array, Problem
+from fmnes_bench.search.suite import Array, Problem
 
 # -- The objective of a search: counts evaluations and records the first one within the gap.
 

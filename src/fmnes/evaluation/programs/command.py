@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +18,21 @@ from fmnes.errors import ArgumentError, Infeasible, Lost
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs.answer import check_source
 from fmnes.evaluation.programs.checks import check_bytes, check_codes, check_environment, check_strings
-from fmnes.evaluation.programs.inputs import TAKEN, SomeNumber, check_targets, parse_argument
+from fmnes.evaluation.programs.inputs import (
+    TAKEN,
+    SomeNumber,
+    check_no_shell,
+    check_program,
+    check_targets,
+    parse_argument,
+    point_of,
+    read_inputs,
+)
+from fmnes.evaluation.supervision import need_supervision
 from fmnes.identity import EvaluationId
 from fmnes.outcome import read_outputs
+
+# -- External programs as objectives: the command and its settings.
 
 
 def validate(command: Command) -> None:
@@ -214,7 +229,6 @@ class Command:
         point = np.asarray(x if named is None else list(named.values()), dtype=float).reshape(-1)
         if not np.isfinite(point).all():
             raise ArgumentError(f"x: found {point}, wanted finite numbers")
-        from fmnes.evaluation.programs.preflight import check_runnable
         from fmnes.evaluation.programs.runner import run_once  # imports this module; POSIX only
 
         check_runnable(self, point.size, named)
@@ -236,3 +250,47 @@ def _point(found: Mapping[Any, Any]) -> dict[str, Any]:
         if not isinstance(name, str) or not is_number(value):
             raise ArgumentError(f"x: found {shown(name)}: {shown(value)}, wanted names with finite numbers")
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+
+
+# -- Checks that a command can run, before the first evaluation.
+
+
+def check_runnable(
+    command: Command,
+    d: int | None = None,
+    names: Iterable[str] | Mapping[str, Any] | None = None,
+    *,
+    elsewhere: bool = False,
+) -> None:
+    """Raise ArgumentError if the command cannot run with points of d coordinates or of these names.
+
+    names: those of the parameters; or a point, {name: value}, which also shows which are integers.
+    elsewhere: it runs on other machines, so the program itself is not checked.
+    """
+    check_no_shell(command)
+    _check_names(command, d, names)
+    if elsewhere:
+        return
+    need_supervision("Command")
+    check_program(command)
+    if command.memory_limit is not None and not sys.platform.startswith("linux"):
+        raise ArgumentError(f"memory_limit: found {command.memory_limit}, wanted None: it needs Linux")
+    place = Path(command.directory or tempfile.gettempdir())
+    place = place if place.exists() else place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        raise ArgumentError(f"directory: found {str(place)!r}, wanted a directory we may write to")
+
+
+def _check_names(command: Command, d: int | None, names: Iterable[str] | None) -> None:
+    inputs = read_inputs(command)
+    if names is None:
+        if d is not None:
+            inputs.check(point_of(command.names, np.zeros(d)), command.names is not None)
+        return
+    names = names if isinstance(names, Mapping) else tuple(names)
+    if command.names is not None and tuple(names) != command.names:
+        raise ArgumentError(f"names: found {command.names}, wanted those of the parameters: {tuple(names)}")
+    for name in TAKEN:
+        if name in names:
+            raise ArgumentError(f"parameters: found the name {name!r}, which is taken; wanted another")
+    inputs.check(names, True)

@@ -28,11 +28,10 @@ from fmnes.evaluation.programs.answer import (
     read_tail,
 )
 from fmnes.evaluation.programs.checks import check_bytes, variables
-from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.command import Command, check_runnable
 from fmnes.evaluation.programs.guard import TOKEN, Guard
 from fmnes.evaluation.programs.inputs import Inputs, files_of, point_of, read_inputs, target_of
 from fmnes.evaluation.programs.matching import Match, Matcher, Search, can_match, last_match
-from fmnes.evaluation.programs.preflight import check_runnable
 from fmnes.evaluation.programs.process import PARAMS, STDIN, TAIL, ExitReport, ProgramProcess
 from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace, by_hand
 from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, wait_for

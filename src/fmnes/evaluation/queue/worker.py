@@ -19,8 +19,7 @@ import numpy as np
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
 from fmnes.evaluation.objective import Named
-from fmnes.evaluation.programs.command import Command
-from fmnes.evaluation.programs.preflight import check_runnable
+from fmnes.evaluation.programs.command import Command, check_runnable
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.files import (
     Job,

@@ -20,8 +20,18 @@ from optuna.trial import FrozenTrial, TrialState
 from fmnes.arguments import check_flag, check_number, check_rng, one_population_size, shown, suggest_options
 from fmnes.errors import ArgumentError, Lost
 from fmnes.integrations.optuna.ranges import Ranges, is_searched, parameters_of, start_near
-from fmnes.integrations.optuna.searches import MAX_DOUBLINGS, Patience, Searches, logger, seed_of
-from fmnes.integrations.optuna.trials import CONSTRAINTS, ENDED, TAG, Ledger, SearchOrigin
+from fmnes.integrations.optuna.searches import (
+    CONSTRAINTS,
+    ENDED,
+    MAX_DOUBLINGS,
+    TAG,
+    Ledger,
+    Patience,
+    Searches,
+    SearchOrigin,
+    logger,
+    seed_of,
+)
 from fmnes.search.categories import METHOD
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fmnes._logging import telling
-from fmnes.display.progress import Progress, Rate, best_value, failed, speed
-from fmnes.display.terminal import QuietStream, literal
+from fmnes._text import literal
+from fmnes.progress import Progress, QuietStream, Rate, best_value, failed, speed
 from fmnes.result import Result, View
 
 

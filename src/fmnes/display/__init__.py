@@ -1,1 +1,0 @@
-"""Display of a run on a terminal."""
