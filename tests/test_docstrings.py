@@ -273,8 +273,9 @@ def test_what_is_returned_has_to_be_described() -> None:
 
 
 @pytest.mark.parametrize("where", public())
-def test_examples_run(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_examples_run(where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = load(where)
+    monkeypatch.chdir(tmp_path)  # OpenMDAO writes its reports there
     # An example registers a strategy.
     monkeypatch.setattr(fmnes.strategies, "METHODS", dict(fmnes.strategies.METHODS))
     runner = doctest.DocTestRunner()
