@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from optuna.trial import TrialState
 
 import fmnes
 from fmnes.integrations.optuna import FMNESSampler
+from fmnes.integrations.optuna.sampler import LOST_AFTER
 from fmnes.integrations.optuna.searches import ENDED, TAG
 from tests.optuna_worker import corner, open_storage
 from tests.rows import through
@@ -554,7 +556,11 @@ def test_without_heartbeats_a_trial_that_runs_for_too_long_is_lost(
     path = tmp_path / "s"
     study = space_first(kind, path)
     lost = killed(start(kind, path, 50, seed=1, population_size=6, hang_at=9))
-    time.sleep(2.0)
+    longest = max(t.duration.total_seconds() for t in study.trials if t.state is TrialState.COMPLETE)
+    begun = study.trials[lost["trial"]].datetime_start
+    # Without stale_after the sampler waits for a multiple of the longest trial, which depends on the load.
+    while (datetime.now() - begun).total_seconds() <= (stale_after or LOST_AFTER * longest + 1.0):
+        time.sleep(0.1)
     goes_on(study, 12, stale_after)
     gone = study.trials[lost["trial"]]
     assert gone.state is TrialState.RUNNING
