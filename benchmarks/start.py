@@ -29,7 +29,7 @@ ROWS = {
     "`import fmnes`": ["-c", "import fmnes"],
     "`from fmnes import minimize`": ["-c", "from fmnes import minimize"],
     "`from fmnes import *`": ["-c", "from fmnes import *"],
-    "what an fmnes worker loads": ["-c", "import fmnes.evaluation.workers.serve"],
+    "what an fmnes worker loads": ["-c", "import fmnes.evaluation.workers.messages"],
     "`minimize`, its first evaluation": ["-c", _RUN.format(workers=1)],
     "the same, `workers=2` (five processes)": ["-c", _RUN.format(workers=2)],
     "`fmnes --version`": ["-m", "fmnes", "--version"],

@@ -425,7 +425,7 @@ def logged(log: Path) -> list[str]:
 
 
 def test_a_program_that_ends_its_own_group_fails_in_the_end(monkeypatch, tag):
-    monkeypatch.setattr("fmnes.evaluation.exit_status.SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr("fmnes.evaluation.supervision.SETTLE_SECONDS", 0.05)
     command = fault("own-group", environment={"FMNES_TEST_TAG": tag}, keep="none")
     evaluator = choose_evaluator(command, 1, workers=2, retries=2)
     first = dict(evaluator([task(i, i) for i in range(4)]))

@@ -47,7 +47,7 @@ print(json.dumps(sorted({name.partition(".")[0] for name in set(sys.modules) - b
 def test_a_worker_loads_what_it_needs_and_no_more() -> None:
     code = """
 import json, sys
-import fmnes.evaluation.workers.serve
+import fmnes.evaluation.workers.messages
 fmnes.Infeasible  # what an objective may ask for
 print(json.dumps([name for name in sys.modules if name.startswith("fmnes.")]))
 """

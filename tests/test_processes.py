@@ -23,7 +23,7 @@ import pytest
 
 import fmnes
 from fmnes.errors import ArgumentError, ObjectiveError, UsageError
-from fmnes.evaluation import exit_status, supervision
+from fmnes.evaluation import supervision
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.workers.worker import State
 from fmnes.identity import EvaluationId
@@ -476,7 +476,7 @@ RUN: dict[str, Any] = dict(x0=[1.0, 1.0], sigma0=0.5, rng=1, workers=2)
 def test_a_simulation_that_ends_its_own_process_group_has_failed_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(supervision, "SETTLE_SECONDS", 0.3)
     result = fmnes.minimize(
         faults.ends_its_process_group, max_evaluations=18, run_dir=tmp_path / "run", **RUN
     )
@@ -488,7 +488,7 @@ def test_a_simulation_that_ends_its_own_process_group_has_failed_in_the_end(
 
 def test_who_is_ended_while_it_waits_blames_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch system that ends the processes of a job one by one has come to the driver."""
-    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 60.0)
+    monkeypatch.setattr(supervision, "SETTLE_SECONDS", 60.0)
     log = tmp_path / "run" / "evaluations.sqlite"
 
     def end_the_driver() -> None:
@@ -517,7 +517,7 @@ def test_who_is_ended_while_it_waits_blames_no_point(tmp_path: Path, monkeypatch
 def test_a_worker_ended_from_outside_once_costs_nothing(
     tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(supervision, "SETTLE_SECONDS", 0.0)
     thread = in_background(lambda: os.kill(noted(tmp_path / "pids")[0][0], signal.SIGTERM))
     evaluator = choose_evaluator(faults.sleeps_the_first_time, 3, workers=2, retries=1)
     with closing(evaluator):
@@ -531,7 +531,7 @@ def test_a_worker_ended_from_outside_once_costs_nothing(
 
 
 def test_what_the_objective_calls_lost_never_becomes_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(supervision, "SETTLE_SECONDS", 0.0)
     batch = tasks(second=list(faults.FAULTS).index("raises Lost"))
     with closing(choose_evaluator(faults.faulty, 3, workers=2, retries=1)) as evaluator:
         for _ in range(4):

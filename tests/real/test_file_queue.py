@@ -26,7 +26,7 @@ import fmnes
 from fmnes import ArgumentError, FileQueue, RunError, StopReason, minimize
 from fmnes.cli import app
 from fmnes.cli.live import LiveDisplay
-from fmnes.evaluation import exit_status
+from fmnes.evaluation import supervision
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.queue import driver as boards
 from fmnes.evaluation.queue import files
@@ -381,7 +381,7 @@ def test_a_probe_leaves_nothing_and_fails_where_nothing_can_be_written(tmp_path:
 def test_whatever_a_point_does_is_told_and_its_worker_lives_on(
     crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(supervision, "SETTLE_SECONDS", 0.1)
     worker = crowd.start("troubled")
     with evaluator(FileQueue(crowd.queue), queue_model.troubled, timeout=3.0, retries=1) as evaluate:
         found = dict(evaluate(tasks(0.1, 1, 2, 3, 4, 5, 6, 7, 8), time.monotonic() + 240))

@@ -21,7 +21,7 @@ import pytest
 
 import fmnes
 from fmnes.errors import ArgumentError, ObjectiveError, SnapshotError, UsageError
-from fmnes.evaluation import exit_status
+from fmnes.evaluation import supervision
 from fmnes.outcome import LOST
 from fmnes.run import snapshots
 from fmnes.search.optimizer import Optimizer
@@ -568,7 +568,7 @@ def test_what_stays_lost_stops_the_run_which_can_be_resumed(
 def test_a_point_that_ends_its_own_process_is_tried_alone_and_fails(
     objectives: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exit_status, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(supervision, "SETTLE_SECONDS", 0.05)
     result = minimized(objectives.ends_itself, max_evaluations=30, keep_evaluations=True)
     assert result.nfev == 30 and result.n_infeasible > 0
     assert "ended by SIGTERM at each of 3 tries" in result.failures[0].reason

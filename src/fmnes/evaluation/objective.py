@@ -69,7 +69,7 @@ class Objective:
             return ExecutorEvaluator(self._function(), executor, timeout=timeout)
         if self.vectorized:
             return Vectorized(self._function(), self.limits)
-        from fmnes.evaluation.exit_status import RetryKilled
+        from fmnes.evaluation.supervision import RetryKilled
 
         if isinstance(fun, Command):
             from fmnes.evaluation.programs.runner import CommandEvaluator

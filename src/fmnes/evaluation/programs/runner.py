@@ -17,7 +17,6 @@ from typing import Any
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource, evaluate_all
-from fmnes.evaluation.exit_status import outcome_of_death
 from fmnes.evaluation.programs.answer import (
     Searches,
     Text,
@@ -34,7 +33,7 @@ from fmnes.evaluation.programs.inputs import Inputs, files_of, point_of, read_in
 from fmnes.evaluation.programs.matching import Match, Matcher, Search, can_match, last_match
 from fmnes.evaluation.programs.process import PARAMS, STDIN, TAIL, ExitReport, ProgramProcess
 from fmnes.evaluation.programs.workspace import KEPT_LINE, Workspace, by_hand
-from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, wait_for
+from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, outcome_of_death, wait_for
 from fmnes.outcome import DETAIL_LIMIT, Outcome, from_number, infeasible, lost, read_outputs
 from fmnes.result import Vector
 

@@ -107,12 +107,12 @@ class FileQueue:
         Evaluator
             The evaluator.
         """
-        from fmnes.evaluation.exit_status import RetryKilled
         from fmnes.evaluation.programs.command import Command
         from fmnes.evaluation.queue import files
         from fmnes.evaluation.queue.driver import QueueDriver, QueueEvaluator
         from fmnes.evaluation.queue.files import Job, new_driver
         from fmnes.evaluation.queue.fingerprint import fingerprint
+        from fmnes.evaluation.supervision import RetryKilled
         from fmnes.storage.directory import CONFIG
         from fmnes.storage.lock import RunLock
 

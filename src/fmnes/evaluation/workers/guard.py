@@ -68,7 +68,7 @@ def _evaluate(guard: int, printing: int) -> None:
     channel = _set_up(guard, printing)
     stream = channel.makefile("rb")
     sys.path[:] = json.loads(stream.readline() or "[]")
-    from fmnes.evaluation.workers.serve import serve
+    from fmnes.evaluation.workers.messages import serve
 
     serve(channel, stream)
 

@@ -21,7 +21,7 @@ import numpy as np
 from fmnes.arguments import is_number
 from fmnes.evaluation import supervision
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.exit_status import outcome_of_death
+from fmnes.evaluation.supervision import outcome_of_death
 from fmnes.evaluation.workers import guard
 from fmnes.evaluation.workers.messages import LENGTH, LONGEST_ANSWER, READY, frame
 from fmnes.outcome import DETAIL_LIMIT, Outcome, read_json
