@@ -41,6 +41,8 @@ STAND_INS = {
     "apt-get": "exit 0",
     "sbatch": "exit 0",
 }
+#: Words of the text that stands for a picture.
+MIN_ALT_WORDS = 4
 #: Seconds that a block may take; far more than any does.
 LIMIT = 300
 
@@ -157,6 +159,13 @@ def unmade_pictures(page: Path) -> Iterator[str]:
     made = commands(page) or page.parent.name == "reproduction" or page.name in ("README.md", "index.md")
     if re.search(r"!\[[^]]*\]\(", text) and not made:
         yield f"{page.relative_to(NAMED_FROM)}: it has a picture, and no command that makes it"
+
+
+def pictures_without_words(page: Path) -> Iterator[str]:
+    """Pictures whose alternative text is too short to say what they show."""
+    for words, picture in re.findall(r"!\[([^]]*)\]\(([^)\s]+)", page.read_text("utf-8")):
+        if len(words.split()) < MIN_ALT_WORDS:
+            yield f"{page.relative_to(NAMED_FROM)}: {picture} has no text that says what it shows"
 
 
 def sentences(page: Path) -> Iterator[str]:

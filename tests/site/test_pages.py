@@ -18,6 +18,7 @@ from tests.site.pages import (
     figures_elsewhere,
     missing_commands,
     pages,
+    pictures_without_words,
     run_page,
     same_output,
     sentences,
@@ -44,6 +45,7 @@ def test_links_commands_and_pictures() -> None:
     wrong = [said for page in [*pages(), *others] for test in tests for said in test(page)]
     assert wrong == []
     assert [said for page in pages() for said in unmade_pictures(page)] == []
+    assert [said for page in pages() for said in pictures_without_words(page)] == []
 
 
 def test_the_readme_is_short() -> None:
@@ -125,6 +127,7 @@ def test_what_is_wrong_with_a_page_is_said_with_its_name(
     ]
     assert len(commands(page)) == 2 and list(unmade_pictures(page)) == []
     page.write_text("![A picture](picture.svg)")
+    assert list(pictures_without_words(page)) == ["page.md: picture.svg has no text that says what it shows"]
     assert list(unmade_pictures(page)) == ["page.md: it has a picture, and no command that makes it"]
 
 
