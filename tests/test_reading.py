@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, RunError, StopReason, read_run
+from fmnes.html.content import head, seconds_left, why
 from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
@@ -53,6 +54,25 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, list):
         return len(a) == len(b) and all(map(same, a, b))
     return bool(a == b) or (a != a and b != b)
+
+
+def test_the_time_left_follows_the_budget_that_ends_first(tmp_path: Path) -> None:
+    run_in(tmp_path / "a.run")
+    run = read_run(tmp_path / "a.run")
+    seconds = run.history["seconds"] * 0 + 4.0  # 200 evaluations in 4 s
+    active = replace(
+        run, result=None, state="running (process 1)", history={**run.history, "seconds": seconds}
+    )
+
+    def left(**settings: Any) -> float | None:
+        return seconds_left(replace(active, settings=settings))
+
+    assert left(max_evaluations=500) == pytest.approx(6.0, rel=0.05)
+    assert left(max_evaluations=500, max_seconds=5.0) == pytest.approx(1.0, rel=0.25)
+    assert left(max_evaluations=100) == 0 and left() is None and left(max_seconds=1.0) == 0
+    assert "200 of 50,000" in head(replace(active, settings={"max_evaluations": 50_000}))
+    assert "about 17 minutes left" in why(replace(active, settings={"max_evaluations": 50_000}), run.path)
+    assert " left" not in why(replace(active, settings={}), run.path) and "200 of" not in head(run)
 
 
 # -- a run that has ended ---------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,12 +22,14 @@ from fmnes.cli.runs import Json, Method, whole
 from fmnes.errors import MissingExtra, RunError
 from fmnes.html.markup import section, text, wide
 from fmnes.plots.drawing import as_svg, need_matplotlib
-from fmnes.reading.next_steps import as_line
+from fmnes.reading.next_steps import as_argument, as_line
 from fmnes.result import Result
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench import lens
 
 RUN, PAGE = "lens.run", "lens.html"
+#: The median of seeds 1 to 10 by the value after 5,000 evaluations: 10.84 µm, of 8.71 to 15.12 µm.
+MEDIAN_SEED = 4
 
 _CAPTION = (
     "Above: the lens with rays of three fields; the black bars are the stop. Below: where the rays of three "
@@ -34,10 +38,10 @@ _CAPTION = (
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Another seed gives another run.")] = 1,
+    seed: Annotated[int, typer.Option(help="Another seed gives another run.")] = MEDIAN_SEED,
     method: Method = DEFAULT_METHOD,
     max_evaluations: Annotated[
-        int, typer.Option(help="Lenses that are tried.", parser=whole, metavar="INTEGER")
+        int, typer.Option(help="Number of lenses to try.", parser=whole, metavar="INTEGER")
     ] = 5000,
     out: Annotated[
         Path | None,
@@ -47,11 +51,11 @@ def demo(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Design a camera lens; most of those one can think of make no image, and their evaluations fail."""
-    # Before a folder is made, and anything said.
+    """Design a camera lens: a random lens usually forms no image, and its evaluation fails."""
+    # Before a folder is made or anything is printed.
     check_count("max_evaluations", max_evaluations, 1)
     check_rng(seed)
-    # Who asked for JSON has asked for no files.
+    # With --json no files are written, unless --out asks for them.
     folder = _folder(out) if out or not as_json else None
     run = folder / RUN if folder else None
     console = Console(quiet=as_json)
@@ -59,10 +63,8 @@ def demo(
     wanted = problem.wanted
     what = f" design a lens of three glasses, {wanted.focal_length:g} mm, F/{wanted.f_number:g}: ten numbers."
     messages.say(console, what, bold="Demo:")
-    messages.say(
-        console, "Where a ray misses a surface, is totally reflected, or two surfaces cross, there is"
-    )
-    messages.say(console, "no image, and the evaluation fails: as it does for most lenses drawn at random.")
+    messages.say(console, "A lens has no image if a ray misses a surface or is totally reflected, or if two")
+    messages.say(console, "surfaces cross: the evaluation fails, as for most lenses drawn at random.")
     console.print()
     with LiveDisplay(max_evaluations) as display:
         result = fmnes.minimize(
@@ -89,7 +91,7 @@ def _named(x: Any) -> dict[str, Any]:
 
 
 def _folder(out: Path | None) -> Path:
-    """Where the run and the page go. Nothing of anybody's is overwritten."""
+    """The folder of the run and the page; existing files are not overwritten."""
     if out is None:
         return Path(tempfile.mkdtemp(prefix="fmnes-demo-"))
     for name in (RUN, PAGE):
@@ -106,9 +108,7 @@ def _show(console: Console, problem: lens.LensProblem, result: Result) -> None:
     console.print()
     if result.x is not None:
         before, after = problem.lens(problem.start), problem.lens(result.x)
-        messages.say(
-            console, f"RMS spot {before.spot:.3g} µm → {after.spot:.3g} µm; the lens that was found:"
-        )
+        messages.say(console, f"RMS spot {before.spot:.3g} µm → {after.spot:.3g} µm; the lens found:")
         for line in str(after).splitlines():
             messages.say(console, line)
         console.print()
@@ -116,19 +116,30 @@ def _show(console: Console, problem: lens.LensProblem, result: Result) -> None:
 
 
 def _write(console: Console, problem: lens.LensProblem, result: Result, run: Path) -> None:
-    """The page, where there is matplotlib to draw it."""
-    messages.say(console, f"kept in {run}; to see it again:  {as_line('show', run)}")
+    """Write the page, if there is matplotlib to draw it; the last line is a command that shows the run."""
+    messages.say(console, f"the run:  {run}")
     try:
         need_matplotlib()
     except MissingExtra:
-        messages.say(console, 'for a page with the lens drawn, once again after:  pip install "fmnes[plot]"')
-        return
-    from fmnes.html.document import report
+        messages.say(
+            console, 'for a page with the lens drawn, run it again after:  pip install "fmnes[plot]"'
+        )
+    else:
+        from fmnes.html.document import report
 
-    page = run.with_name(PAGE)
-    with atomic_write(page) as file:
-        file.write(report(run, {"lens": _drawn(problem, result)}).encode())
-    messages.say(console, f"the lens before and after, and the whole run, as a page:  {page}")
+        page = run.with_name(PAGE)
+        with atomic_write(page) as file:
+            file.write(report(run, {"lens": _drawn(problem, result)}).encode())
+        messages.say(console, f"the lens before and after, and the whole run, as a page:  {page}")
+    messages.say(console, f"what failed, with examples:  {_typed('show', run, '--failures')}")
+
+
+def _typed(*words: str | Path) -> str:
+    """A command that works as typed, also where `make run` started a fmnes that is not on the PATH."""
+    program = Path(sys.argv[0])
+    is_found = program.name != "fmnes" or shutil.which("fmnes") or not program.is_file()
+    line = as_line(*words)
+    return line if is_found else as_argument(program) + line.removeprefix("fmnes")
 
 
 def _drawn(problem: lens.LensProblem, result: Result) -> str:

@@ -254,7 +254,7 @@ def test_the_page_by_hand() -> None:
         "| 2 | `afm-nes`\\\\* | 1.0e-1 | 1.0e-1 |" in text or "| 2 | `afm-nes`\\* | 1.0e-1 | 1.0e-1 |" in text
     )
     assert "| 2 | `cobyqa` | **1.0e-2** |" in text and "| 50%, 270 | 50%, 270 | – | 10% | 1 | 2 |" in text
-    assert "![Regret against evaluations](few.svg)" in text and "## COCO" not in text
+    assert "](few.svg)" in text and "## COCO" not in text
     assert "an extreme barrier" in text  # how it is called
 
 

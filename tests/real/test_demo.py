@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +29,7 @@ def test_it_says_what_was_found_and_what_failed_and_where_the_drawing_is(tmp_pat
     assert "60 evaluations, " in done.stdout and " × a ray misses surface" in done.stdout
     assert "failed" in done.stderr  # the progress
     assert "\x1b" not in done.stdout + done.stderr  # no terminal, so no control codes
-    page = Path(done.stdout.splitlines()[-1].split("page:")[1].strip())
+    page = Path(done.stdout.splitlines()[-2].split("page:")[1].strip())
     assert page == tmp_path / "new" / "folder" / "lens.html"
     told = page.read_text(encoding="utf-8")
     assert "The lens before and after" in told and "before: RMS spot 385.7 µm" in told and "656 nm" in told
@@ -61,6 +63,24 @@ def test_without_matplotlib_it_says_how_to_get_the_drawing(tmp_path: Path) -> No
     hide = f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}; sys.modules['matplotlib'] = None"
     done = demo(before=hide)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].endswith('pip install "fmnes[plot]"')
+    assert done.stdout.splitlines()[-2].endswith('pip install "fmnes[plot]"')
     (folder,) = tmp_path.iterdir()  # a new one, whose name is told
     assert [path.name for path in folder.iterdir()] == ["lens.run"] and str(folder) in done.stdout
+
+
+@pytest.mark.parametrize("on_the_path", [False, True])
+def test_its_last_line_is_a_command_that_works_as_typed(tmp_path: Path, on_the_path: bool) -> None:
+    """Also as `make run` starts it: by its path, in an environment that is not activated."""
+    program = Path(sys.executable).with_name("fmnes")
+    places = f"{program.parent}:/usr/bin:/bin" if on_the_path else "/usr/bin:/bin"
+    if shutil.which("fmnes", path="/usr/bin:/bin"):
+        pytest.skip("fmnes is installed for all users")
+    environment = {**os.environ, "PATH": places, "TMPDIR": str(tmp_path)}
+    command = [program, "demo", "--max-evaluations", "60"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=True)
+    typed = done.stdout.splitlines()[-1].partition(":  ")[2]
+    assert typed.startswith("fmnes show " if on_the_path else f"{program} show ")
+    shown = subprocess.run(
+        ["sh", "-c", typed], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert shown.returncode == 0 and "60 evaluations" in shown.stdout, shown.stderr

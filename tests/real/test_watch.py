@@ -108,12 +108,14 @@ def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(
         assert page.evaluate("document.getElementById('stop').hidden")
         with going(run) as driver:
             counted = "parseInt(document.querySelectorAll('dl.facts dd')[1]?.innerText.replace(',', ''))"
+            state = "document.getElementById('next').innerText"
             first = page.wait_for(f"{counted} > 0 && {counted}")
             page.wait_for(f"{counted} > {first + 5}")
             drawn = page.wait_for("document.querySelectorAll('#course svg .evaluations use').length")
             page.wait_for(f"document.querySelectorAll('#course svg .evaluations use').length > {drawn}")
             page.wait_for("!!document.querySelector('#steps svg')")
             check_live(page)
+            assert re.search(r"\d of 100,000 evaluations, about \d+ \w+ left", page.evaluate(state))
             # What a reader has unfolded stays so.
             page.wait_for("!!document.querySelector('#failures details')")
             page.evaluate("document.querySelector('#failures details').open = false")

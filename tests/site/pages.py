@@ -41,6 +41,8 @@ STAND_INS = {
     "apt-get": "exit 0",
     "sbatch": "exit 0",
 }
+#: Words of the text that stands for a picture.
+MIN_ALT_WORDS = 4
 #: Seconds that a block may take; far more than any does.
 LIMIT = 300
 
@@ -157,6 +159,43 @@ def unmade_pictures(page: Path) -> Iterator[str]:
     made = commands(page) or page.parent.name == "reproduction" or page.name in ("README.md", "index.md")
     if re.search(r"!\[[^]]*\]\(", text) and not made:
         yield f"{page.relative_to(NAMED_FROM)}: it has a picture, and no command that makes it"
+
+
+def broken_commands(page: Path) -> Iterator[str]:
+    """Commands of a page with pictures that do not start; tests/real runs the examples at a reduced size."""
+    if not re.search(r"!\[[^]]*\]\(", page.read_text("utf-8")):
+        return
+    programs = {tuple(command.split()[:3]) for command in commands(page)}
+    for words in sorted(programs):
+        if said := _ended_badly([*words, "--help"]):
+            yield f"{page.relative_to(NAMED_FROM)}: {' '.join(words)} {said}"
+
+
+def failing_gallery(page: Path, folder: Path, command: str = "python -m benchmarks.gallery") -> Iterator[str]:
+    """Run the command that makes the pictures of a page: does it end well, and make them all?"""
+    name = page.relative_to(NAMED_FROM)
+    if said := _ended_badly([*command.split(), "--out", str(folder)]):
+        yield f"{name}: {command} {said}"
+        return
+    for picture in re.findall(r"!\[[^]]*\]\(([^)\s]+)", page.read_text("utf-8")):
+        if not (folder / Path(picture).name).exists():
+            yield f"{name}: {command} has not made {picture}"
+
+
+def _ended_badly(words: list[str]) -> str:
+    program = [sys.executable, *words[1:]] if words[0] == "python" else [sys.executable, "-m", *words]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        program, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
+    return f"ended with {done.returncode}: {done.stderr[-500:]}" if done.returncode else ""
+
+
+def pictures_without_words(page: Path) -> Iterator[str]:
+    """Pictures whose alternative text is too short to say what they show."""
+    for words, picture in re.findall(r"!\[([^]]*)\]\(([^)\s]+)", page.read_text("utf-8")):
+        if len(words.split()) < MIN_ALT_WORDS:
+            yield f"{page.relative_to(NAMED_FROM)}: {picture} has no text that says what it shows"
 
 
 def sentences(page: Path) -> Iterator[str]:

@@ -19,7 +19,10 @@ PAGES = (
     "categories",
     "programs",
     "recipes",
+    "coming-from",
     "benchmarks/index",
+    "benchmarks/real",
+    "benchmarks/search",
     "api/minimize",
     "search",
 )
@@ -56,6 +59,23 @@ def test_code_has_a_button_that_copies_it(browser: Browser) -> None:
         assert page.evaluate("document.querySelectorAll('button.copybtn').length") == blocks > 5
 
 
-def test_the_search_page_shows_what_it_finds(browser: Browser) -> None:
-    with browser.page((build_site() / "search.html").as_uri() + "?q=surrogate", 1280) as page:
-        page.wait_for("document.querySelectorAll('#search-results li').length > 2")
+@pytest.mark.parametrize(
+    ("words", "page_found"),
+    [
+        ("categorical", "categories.html"),
+        ("Pareto", "constraints.html"),
+        ("surrogate", "an-expensive-simulation.html"),
+        ("hidden constraint", "failures.html"),
+        ("multi-objective", "choosing.html"),
+        ("Dakota", "coming-from.html"),
+    ],
+)
+def test_the_search_page_shows_what_it_finds(browser: Browser, words: str, page_found: str) -> None:
+    address = (build_site() / "search.html").as_uri() + f"?q={words.replace(' ', '+')}"
+    with browser.page(address, 1280) as page:
+        page.wait_for(f"!!document.querySelector('#search-results li a[href*=\"{page_found}\"]')", seconds=60)
+
+
+def test_the_search_page_finds_nothing_where_there_is_nothing(browser: Browser) -> None:
+    with browser.page((build_site() / "search.html").as_uri() + "?q=zeppelin", 1280) as page:
+        page.wait_for("document.body.innerText.includes('did not match any documents')")

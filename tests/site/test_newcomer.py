@@ -19,6 +19,8 @@ QUESTIONS = [
     ("100 evaluations", ("100 evaluations",), "max_evaluations=100"),
     ("choose a material", ("material",), "fmnes.Categorical("),
     ("values are noisy", ("nois",), "result.x_mean"),
+    ("I know NOMAD", ("nomad",), "MAX_BB_EVAL"),
+    ("can it use gradients", ("cannot",), "gradients"),
 ]
 TERMS = {
     "categorical": "categories",
@@ -31,6 +33,9 @@ TERMS = {
     "crash": "failures",
     "NaN": "failures",
     "hidden": "failures",
+    "NOMAD": "coming-from",
+    "Dakota": "coming-from",
+    "multi": "choosing",
 }
 
 

@@ -13,11 +13,14 @@ from tests.site.pages import (
     ELSEWHERE,
     ROOT,
     blocks,
+    broken_commands,
     commands,
     dead_links,
+    failing_gallery,
     figures_elsewhere,
     missing_commands,
     pages,
+    pictures_without_words,
     run_page,
     same_output,
     sentences,
@@ -44,6 +47,33 @@ def test_links_commands_and_pictures() -> None:
     wrong = [said for page in [*pages(), *others] for test in tests for said in test(page)]
     assert wrong == []
     assert [said for page in pages() for said in unmade_pictures(page)] == []
+    assert [said for page in pages() for said in pictures_without_words(page)] == []
+
+
+@pytest.mark.parametrize(
+    "page", [case for case in PAGES if "![" in Path(str(case.values[0])).read_text("utf-8")]
+)
+def test_the_commands_of_its_pictures_start(page: Path) -> None:
+    assert list(broken_commands(page)) == []
+
+
+def test_the_pictures_of_the_plots_are_made(tmp_path: Path) -> None:
+    assert list(failing_gallery(ROOT / "docs" / "plots.md", tmp_path)) == []
+
+
+def test_a_failing_command_of_a_picture_is_said_with_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.site.pages.NAMED_FROM", tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text("![A picture](plots/other.svg) by `python -m benchmarks.nothing`")
+    [said] = broken_commands(page)
+    assert said.startswith("page.md: python -m benchmarks.nothing ended with 1:") and "No module" in said
+    [said] = failing_gallery(page, tmp_path, "python -m benchmarks.nothing")
+    assert said.startswith("page.md: python -m benchmarks.nothing ended with 1:")
+    assert list(failing_gallery(page, tmp_path, "python -m benchmarks.gallery")) == [
+        "page.md: python -m benchmarks.gallery has not made plots/other.svg"
+    ]
 
 
 def test_the_readme_is_short() -> None:
@@ -125,6 +155,7 @@ def test_what_is_wrong_with_a_page_is_said_with_its_name(
     ]
     assert len(commands(page)) == 2 and list(unmade_pictures(page)) == []
     page.write_text("![A picture](picture.svg)")
+    assert list(pictures_without_words(page)) == ["page.md: picture.svg has no text that says what it shows"]
     assert list(unmade_pictures(page)) == ["page.md: it has a picture, and no command that makes it"]
 
 

@@ -14,6 +14,7 @@ from fmnes.html.markup import code, facts, folded, section, table, text
 from fmnes.parameters import Categorical, Parameter, is_log
 from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run
+from fmnes.result import StopReason
 
 #: First and last rows of a long point.
 FIRST, LAST = 30, 10
@@ -21,6 +22,13 @@ FIRST, LAST = 30, 10
 REASONS, PARAMETERS = 40, 30
 #: A point closer to a bound than this share of the range counts as at the bound.
 AT_BOUND = 1e-3
+#: The user set these ends; they are no errors.
+_AS_ASKED = {
+    StopReason.MAX_EVALUATIONS,
+    StopReason.MAX_SECONDS,
+    StopReason.CALLBACK,
+    StopReason.INTERRUPTED,
+}
 
 
 def parts(run: Run, path: Path) -> dict[str, str]:
@@ -39,10 +47,10 @@ def head(run: Run) -> str:
     share = f" ({run.failed / run.answered:.0%})" if run.answered else ""
     entries = {
         "best value": text(f"{run.best.fun:.8g}") if math.isfinite(run.best.fun) else "none yet",
-        "evaluations": f"{run.answered:,}",
+        "evaluations": _progress(run),
         "failed": f"{run.failed:,}{share}",
         **({"lost": f"{lost:,}"} if lost else {}),
-        **({"made again": f"{run.made_again:,}"} if run.made_again else {}),
+        **({"repeated": f"{run.made_again:,}"} if run.made_again else {}),
         **_times(run),
     }
     return f"<h1>{text(run.path.name)}</h1>\n<p>{_what(run)}</p>\n{facts(entries)}"
@@ -64,10 +72,42 @@ def _times(run: Run) -> dict[str, str]:
     began, ended = run.summary.started, run.summary.ended
     if began is None or ended is None:
         return {}
-    return {
-        "began": text(moment(began)),
-        "lasted so far" if run.running else "lasted": _span(ended - began),
-    }
+    return {"started": text(moment(began)), "time so far" if run.running else "time": _span(ended - began)}
+
+
+def _progress(run: Run) -> str:
+    """The evaluations, with their budget while the run is active."""
+    budget = run.settings.get("max_evaluations")
+    return f"{run.answered:,} of {budget:,}" if run.running and budget else f"{run.answered:,}"
+
+
+def seconds_left(run: Run) -> float | None:
+    """An estimate of the time until the budget is spent; None if there is no budget, or no evaluation yet.
+
+    The history counts the time of all sessions, but not the time between them; it is as old as the last
+    snapshot.
+    """
+    budget, limit = run.settings.get("max_evaluations"), run.settings.get("max_seconds")
+    evaluations, seconds = 0.0, 0.0
+    if run.history and len(run.history["seconds"]):
+        evaluations, seconds = float(run.history["evaluations"][-1]), float(run.history["seconds"][-1])
+    elif run.summary.started is not None and run.summary.ended is not None:
+        evaluations, seconds = run.answered, run.summary.ended - run.summary.started
+    if not (evaluations > 0 and seconds > 0):
+        return None
+    left = [] if budget is None else [(budget - run.answered) * seconds / evaluations]
+    left += [] if limit is None else [limit - run.answered * seconds / evaluations]
+    return max(min(left), 0.0) if left else None
+
+
+def _about(seconds: float) -> str:
+    """A rounded time, such as "about 12 minutes"."""
+    size, unit = next((s, u) for s, u in _UNITS if seconds >= 1.5 * s or s == 1)
+    number_of = max(round(seconds / size), 1)
+    return f"about {number_of} {unit}{'' if number_of == 1 else 's'}"
+
+
+_UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def _span(seconds: float) -> str:
@@ -95,12 +135,16 @@ def why(run: Run, path: Path) -> str:
 def _standing(run: Run) -> Iterator[str]:
     result = run.result
     if run.running:
-        yield _state("going", run.state[:1].upper() + run.state[1:] + ".")
+        left = seconds_left(run)
+        time_left = "" if left is None else f", {_about(left)} left"
+        yield _state("going", f"{_progress(run)} evaluations{time_left}.")
+        yield text(run.state[:1].upper() + run.state[1:] + ".")
     elif result is None:
         yield _state("bad", "The process that ran it is gone.")
         yield "It was killed, or its machine was. What it had evaluated is kept."
     else:
-        kind = "good" if result.success else "bad"
+        asked = result.stop_reason in _AS_ASKED and result.x is not None
+        kind = "good" if result.success else "going" if asked else "bad"
         reason = result.stop_reason.name if result.stop_reason else "STOPPED"
         yield _state(kind, f"{reason}: {result.message}.")
         if result.second_looks:
@@ -110,6 +154,8 @@ def _standing(run: Run) -> Iterator[str]:
             )
         if result.success:
             yield "It ended as a success."
+        elif asked:
+            yield "The search had not converged: more evaluations may find a better point."
         elif result.x is not None:
             yield "It did not end as a success: the best point may not be the best there is."
     if run.answered and not run.summary.statuses.get("value"):

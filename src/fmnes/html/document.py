@@ -25,7 +25,7 @@ class Picture(NamedTuple):
 
 PICTURES = {
     "course": Picture(
-        "The course", "Every evaluation and the best so far; failures are at the top.", plots.convergence
+        "Convergence", "Every evaluation and the best so far; failures are at the top.", plots.convergence
     ),
     "where": Picture(
         "Where it fails",
@@ -40,10 +40,14 @@ PICTURES = {
         "Where the search drew its points, mean and deviation, and the best.",
         plots.parameters,
     ),
-    "steps": Picture("The steps", "The step sizes: they shrink as the search converges.", plots.distribution),
+    "steps": Picture(
+        "Step sizes", "The step sizes: they shrink as the search converges.", plots.distribution
+    ),
 }
 
 
+#: Inches of a plot with one panel: narrower than on its own, so that its text can be read on a phone.
+NARROW = 6.2
 #: The part with what the evaluations say of failures and parameters.
 EXPLAINED = "explained"
 #: The parts that need all evaluations.
@@ -61,8 +65,16 @@ def drawn(name: str, run: Run) -> str:
     if name == EXPLAINED:
         return explained(run)
     picture = PICTURES[name]
-    svg = plots.as_svg(picture.draw(run))
-    return section(picture.title, figure(picture.title, svg, picture.words))
+    return section(picture.title, _figure(picture.title, picture.draw(run), picture.words))
+
+
+def _figure(title: str, plot: Any, words: str) -> str:
+    """A plot with its caption. Several panels keep their size, and scroll in a narrow window."""
+    several = sum(axes.get_label() != "<colorbar>" for axes in plot.axes) > 1
+    if not several:
+        width, height = plot.get_size_inches()
+        plot.set_size_inches(NARROW, height * NARROW / width)
+    return figure(title, plots.as_svg(plot), words, several=several)
 
 
 def explained(run: Run) -> str:
@@ -74,7 +86,7 @@ def explained(run: Run) -> str:
         sentences = [f"<p>The {found.evaluations:,} evaluations show no clear pattern.</p>"]
     plot = ""
     if found.failed and len(evaluations.points) > 1:
-        plot = figure(EXPLANATION, plots.as_svg(draw_map(given, evaluations, found)), EXPLAINED_MAP)
+        plot = _figure(EXPLANATION, draw_map(given, evaluations, found), EXPLAINED_MAP)
     return section(EXPLANATION, *sentences, _shares(found), plot)
 
 

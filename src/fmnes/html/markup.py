@@ -49,8 +49,17 @@ summary { cursor: pointer; }
   border-radius: .25rem; }
 .range i { position: absolute; top: -.15rem; width: .3rem; height: .8rem; margin-left: -.15rem;
   background: var(--mark); }
-figure { margin: 0 0 1rem; }
-figure svg { width: 100%; min-width: 34rem; height: auto; display: block; background: #fff; }
+figure { margin: 1rem 0; }
+figure svg { width: 100%; max-width: 46rem; height: auto; display: block; background: #fff; }
+figure.several svg { min-width: 34rem; max-width: none; }
+td code { overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  h1 { overflow-wrap: anywhere; }
+  dl.facts { gap: .6rem 1.4rem; } dl.facts dd { font-size: 1.15rem; }
+  th, td { padding-right: .45rem; font-size: .9rem; }
+  td:first-child { overflow-wrap: anywhere; }
+  .range { width: 3.2rem; }
+}
 .live { display: flex; gap: 1rem; align-items: baseline; justify-content: flex-end; margin: 0; }
 button { font: inherit; padding: .3rem 1rem; cursor: pointer; }
 """
@@ -96,9 +105,10 @@ def wide(name: str, content: str) -> str:
     return f"<div class='wide' role='region' tabindex='0' aria-label='{text(name)}'>{content}</div>"
 
 
-def figure(name: str, svg: str, words: str) -> str:
-    """A plot with its caption."""
-    return f"<figure>{wide(name, svg)}<figcaption class='faint'>{text(words)}</figcaption></figure>"
+def figure(name: str, svg: str, words: str, several: bool = False) -> str:
+    """A plot with its caption; several: it has several panels, and is wide."""
+    kind = " class='several'" if several else ""
+    return f"<figure{kind}>{wide(name, svg)}<figcaption class='faint'>{text(words)}</figcaption></figure>"
 
 
 def folded(title: str, key: object, content: str, opened: bool) -> str:

@@ -67,7 +67,9 @@ def page(rows: Iterable[Row], figure: str | None) -> str:
             continue
         parts += [f"## {title}", _runs(own)]
         if suite == "shared" and figure:
-            parts.append(f"![Regret against evaluations]({figure})")
+            parts.append(
+                f"![Regret against evaluations: a panel for each dimension, a line for each method]({figure})"
+            )
         if suite == "bbob":
             parts += _areas(own)
         if suite == "real":

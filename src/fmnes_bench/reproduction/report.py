@@ -325,7 +325,14 @@ def markdown(title: str, sections: Sequence[Section], intro: str, figure: str | 
             parts += [text, ""]
         parts += [*table(head, rows), ""]
     if figure:
-        parts += ["## Figure 1: the shape on Rosenbrock", "", FIGURE_TEXT, "", f"![Figure 1]({figure})", ""]
+        parts += [
+            "## Figure 1: the shape on Rosenbrock",
+            "",
+            FIGURE_TEXT,
+            "",
+            f"![Axis lengths and best value against evaluations, for FM-NES and DX-NES-IC]({figure})",
+            "",
+        ]
     return "\n".join(parts)
 
 

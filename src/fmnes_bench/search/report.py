@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,14 +36,22 @@ from fmnes_bench.search.table import (
 
 #: Colours are full at this ratio and at its inverse.
 FULL = 8.0
+#: The figure has the methods that were measured on this share of the cells.
+SHOWN = 0.25
 
 
 def draw(cells: Cells, path: Path) -> None:
     """Draw a panel for each method: blue, fewer evaluations than the reference; orange, more.
 
-    Variants of the default with one setting taken back are in the tables only.
+    Variants of the default with one setting taken back, and methods that were measured on few of the problems,
+    are in the tables only.
     """
-    methods = [method for method in methods_of(cells) if not method.startswith(WITHOUT)]
+    measured = Counter(method for _, _, method in cells)
+    methods = [
+        method
+        for method in methods_of(cells)
+        if not method.startswith(WITHOUT) and measured[method] >= SHOWN * max(measured.values())
+    ]
     dimensions = _dimensions(cells)
     compared = {p for p, d, method in cells if not math.isnan(ratio(cells, p, d, method))}
     groups = [[p for p in group if p in compared] for group in GROUPS.values()]
@@ -157,8 +166,9 @@ COUNTED = ("study", "box", "beam")
 
 def page(trials: Sequence[Trial], figure: str | None) -> str:
     seeds = [t.key.seed for t in trials]
+    on_new_seeds = seeds and min(seeds) >= DESIGN_SEEDS
     parts = [
-        "# The search compared with other methods",
+        "# The search on seeds not used before" if on_new_seeds else "# The search compared with other methods",
         "",
         f"{INTRODUCTION}\n- **Seeds** {min(seeds)} to {max(seeds)}; those below {DESIGN_SEEDS} were used to "
         "design the default."
