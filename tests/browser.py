@@ -119,8 +119,9 @@ class Page:
         return [Faint(*row) for row in self.evaluate(CONTRASTS) if row[-1] < CONTRAST]
 
     def foreign_requests(self) -> list[str]:
-        """What was asked for beside the page itself; of a page in one file, nothing."""
-        return [url for url in self.requests[1:] if not url.startswith(("data:", "about:"))]
+        """Requests for anything but the page itself and, of a live page, what is below its address."""
+        own = ("data:", "about:", *self.requests[:1])
+        return [url for url in self.requests if not url.startswith(own)]
 
     def screenshot(self, path: Path) -> None:
         said = self.ask("Page.captureScreenshot")

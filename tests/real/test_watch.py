@@ -114,7 +114,7 @@ def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(
             drawn = page.wait_for("document.querySelectorAll('#course svg .evaluations use').length")
             page.wait_for(f"document.querySelectorAll('#course svg .evaluations use').length > {drawn}")
             page.wait_for("!!document.querySelector('#steps svg')")
-            check_live(page)
+            check(page)
             assert re.search(r"\d of 100,000 evaluations, about \d+ \w+ left", page.evaluate(state))
             # What a reader has unfolded stays so.
             page.wait_for("!!document.querySelector('#failures details')")
@@ -123,7 +123,7 @@ def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(
             page.wait_for(f"{counted} > {seen + 5}")
             assert page.evaluate("document.querySelector('#failures details').open") is False
             page.show(1200, dark=False)
-            check_live(page)
+            check(page)
             assert driver.poll() is None
             page.evaluate("document.getElementById('stop').click()")
             driver.wait(120)
@@ -136,13 +136,8 @@ def test_the_page_waits_for_the_run_goes_on_with_it_and_stops_it(
             )
             if found.answered < 3000:
                 page.wait_for(f"{total} === {found.answered}")
-            check_live(page)
+            check(page)
         assert page.evaluate("window.caught") is None
-
-
-def check_live(page: object) -> None:
-    page.requests = page.requests[:1]  # type: ignore[attr-defined]
-    check(page)  # type: ignore[arg-type]
 
 
 def test_a_page_that_nobody_serves_any_more_says_so(tmp_path: Path) -> None:
