@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,17 +13,21 @@ import pytest
 
 import fmnes
 from fmnes import StopReason, minimize, resume
-from fmnes.result import Stop
+from fmnes.result import Best, Stop
+from fmnes.run.history import COLUMNS
+from fmnes.run.loop import _first_value
 from fmnes.run.restarts import (
     MAX_CONFIRMATIONS,
     MAX_DOUBLINGS,
     Plan,
     SearchSummary,
+    confirms,
     ending,
     has_converged,
     is_better,
     next_search,
 )
+from fmnes.run.state import StartPoint
 from tests.torture import differences, portrait, watching
 
 
@@ -78,6 +84,30 @@ def test_better_is_more_than_digits_of_what_was_gained_so_far() -> None:
     assert not is_better(math.inf, 1.0, 10.0)
 
 
+def test_it_confirms_an_answer_that_it_has_come_back_to() -> None:
+    assert confirms(1.009, 1.0, 11.0) and not confirms(1.011, 1.0, 11.0)
+    assert confirms(1.0, 1.0, 1.0) and confirms(0.9, 1.0, 1.0)
+    assert confirms(1e9 + 0.5, 1e9, 1e9)  # digits
+    assert not confirms(math.inf, 1.0, 11.0)
+
+
+def test_gains_are_compared_with_the_first_success() -> None:
+    rows = np.zeros((4, len(COLUMNS)))
+    rows[:, COLUMNS.index("generation_best")] = [math.inf, math.inf, 8.0, 3.0]
+
+    def first(start: float, rows: Any) -> float:
+        state: Any = SimpleNamespace(
+            start=StartPoint(value=start),
+            history=SimpleNamespace(rows=rows),
+            totals=SimpleNamespace(best=Best(None, 5.0, 0)),
+        )
+        return _first_value(state)
+
+    assert first(math.nan, rows) == 8.0
+    assert first(9.0, rows) == 9.0
+    assert first(math.nan, rows[:2]) == 5.0  # the best so far
+
+
 # -- runs -------------------------------------------------------------------------------------------------
 
 
@@ -129,6 +159,21 @@ def test_an_answer_that_stands_costs_one_short_look() -> None:
     assert looked.fun <= plain.fun
     np.testing.assert_array_equal(looked.x_mean, plain.x_mean)  # of the search that converged
     assert set(looked.history["restart"]) == {0, 1}
+
+
+def test_one_that_ends_with_worse_values_confirms_nothing() -> None:
+    """The objective becomes worse when the first search has ended, so no look comes back to its value."""
+    settings: Any = {"rng": 1, "method": "cma-es"}
+    plain = minimize(corner, [1.0, 2.0], 1.0, second_look=False, **settings)
+    calls = itertools.count(1)
+
+    def worse(x: Any) -> float:
+        return corner(x) + 0.5 * (next(calls) > plain.nfev)
+
+    looked = minimize(worse, [1.0, 2.0], 1.0, max_evaluations=100_000, **settings)
+    assert plain.success and not looked.success and looked.fun == plain.fun
+    assert looked.second_looks == MAX_DOUBLINGS + 1
+    assert "too few evaluations succeeded" in looked.message
 
 
 def test_no_second_look_with_a_target_or_none_wanted() -> None:

@@ -36,6 +36,7 @@ from fmnes.run.restarts import (
     CONFIRM_XTOL,
     Plan,
     SearchSummary,
+    confirms,
     ending,
     has_converged,
     is_better,
@@ -88,6 +89,8 @@ def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
     """Summaries of all searches; the present one has ended with `stop`."""
     plan, opt = state.searches.plan, state.opt
     gained = (plan.kind != "look" and plan.origin != BOX) or has_gained(state)
+    failing = fails_at(opt, stop)
+    in_vain = plan.kind == "look" and failing and not gained
     return [
         *state.searches.past,
         SearchSummary(
@@ -95,9 +98,9 @@ def searches_until(state: RunState, stop: Stop) -> list[SearchSummary]:
             plan.population_size,
             opt.evaluations,
             gained,
-            fails_at(opt, stop) or _settled_elsewhere(state),
+            failing or _settled_elsewhere(state),
             stop,
-            opt.steps_supported,
+            opt.steps_supported and (not in_vain or _came_back(state)),
             opt.narrow,
             ends_within_limits(opt),
         ),
@@ -115,9 +118,21 @@ def _settled_elsewhere(state: RunState) -> bool:
     return bool(np.isfinite(last)) and is_better(state.opt.best.fun, last, _first_value(state))
 
 
+def _came_back(state: RunState) -> bool:
+    """Whether a confirmation search ended with values about as good as the best.
+
+    One that ended with worse values among failures says nothing about the best point: on its way back the
+    failures shortened its steps.
+    """
+    bests = state.opt.recent_bests
+    return not bests or confirms(min(bests), state.totals.best.fun, _first_value(state))
+
+
 def _first_value(state: RunState) -> float:
+    """The value of the start or of the first generation in which a point succeeds, the larger one."""
     # Plain floats: a bool of NumPy cannot be stored in a snapshot.
-    firsts = [state.start.value, *state.history.rows[:1, _GENERATION_BEST].tolist()]
+    bests = state.history.rows[:, _GENERATION_BEST]
+    firsts = [state.start.value, *bests[np.isfinite(bests)][:1].tolist()]
     return max((f for f in firsts if np.isfinite(f)), default=state.totals.best.fun)
 
 

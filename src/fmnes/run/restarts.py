@@ -32,6 +32,9 @@ CONFIRM_POPULATION_ADAPTIVE = 2
 CONFIRM_XTOL = 1e-3
 #: A gain is more than this share of what the run has gained since its start.
 CONFIRM_GAIN = 1e-6
+#: Where points fail it confirms an answer only if its last values are above it by at most this share of what
+#: the run has gained.
+CONFIRM_GAP = 1e-3
 #: Maximum number of confirmation searches.
 MAX_CONFIRMATIONS = 10
 #: Maximum number of doublings of their population because too few points succeeded.
@@ -66,7 +69,8 @@ class SearchSummary(NamedTuple):
     """Whether points failed where it ended, or it has seen a better value elsewhere."""
     stop: Stop
     supported: bool = True
-    """Whether enough evaluations succeeded while its steps became shorter."""
+    """Whether enough evaluations succeeded while its steps became shorter; among failures, whether a
+    confirmation search came back to the best value."""
     narrow: bool = False
     """Whether models started it in a small region where nothing fails."""
     within: bool = True
@@ -203,6 +207,11 @@ def _look(searches: Sequence[SearchSummary], more: int) -> Plan | None:
 def is_better(now: float, before: float, first: float) -> bool:
     """Whether a value is below the best before by more than rounding. first: an early value of the run."""
     return before - now > max(CONFIRM_GAIN * (first - now), 1e-12 * abs(now))
+
+
+def confirms(last: float, best: float, first: float) -> bool:
+    """Whether a confirmation search that ended with this value came back to the best one."""
+    return last - best <= max(CONFIRM_GAP * (first - best), 1e-9 * abs(best))
 
 
 def has_converged(searches: Sequence[SearchSummary], look: bool) -> bool:
