@@ -43,8 +43,8 @@ SHOWN = 0.25
 def draw(cells: Cells, path: Path) -> None:
     """Draw a panel for each method: blue, fewer evaluations than the reference; orange, more.
 
-    Variants of the default with one setting taken back, and methods that were measured on few of the problems,
-    are in the tables only.
+    Variants of the default with one setting taken back, and methods that were measured on few problems, are
+    in the tables only.
     """
     measured = Counter(method for _, _, method in cells)
     methods = [
@@ -168,7 +168,9 @@ def page(trials: Sequence[Trial], figure: str | None) -> str:
     seeds = [t.key.seed for t in trials]
     on_new_seeds = seeds and min(seeds) >= DESIGN_SEEDS
     parts = [
-        "# The search on seeds not used before" if on_new_seeds else "# The search compared with other methods",
+        "# The search on seeds not used before"
+        if on_new_seeds
+        else "# The search compared with other methods",
         "",
         f"{INTRODUCTION}\n- **Seeds** {min(seeds)} to {max(seeds)}; those below {DESIGN_SEEDS} were used to "
         "design the default."
