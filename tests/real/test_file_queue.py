@@ -882,7 +882,7 @@ def test_a_driver_that_only_waits_keeps_its_workers(crowd: Crowd) -> None:
 @pytest.mark.parametrize(
     "words, found",
     [
-        ([], "found neither of a problem file and --function"),
+        ([], "found neither a problem file nor --function"),
         (["--function", "nothing"], "found 'nothing', wanted module:name"),
         (["--function", "no_such_module:f"], "cannot be imported.*is it in this directory"),
         (["--function", f"{MODEL}:missing"], "found no 'missing' in 'tests.queue_model'"),
