@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import ArgumentError, FileQueue, RunError, StopReason, minimize
+from fmnes import ArgumentError, FileQueue, Result, RunError, StopReason, minimize
 from fmnes.cli import app
 from fmnes.cli.live import LiveDisplay
 from fmnes.evaluation import supervision
@@ -49,7 +49,6 @@ from fmnes.evaluation.queue.worker import Claims
 from fmnes.evaluation.supervision import AwakeClock
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible
-from fmnes.result import Result
 from fmnes.space import Space
 from tests import queue_model
 from tests.batches import Batches
