@@ -20,10 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fmnes import problems
-from fmnes.search.optimizer import Optimizer
+from fmnes import AFMNES, CMAES, DXNESIC, FMNES, Optimizer, problems
 from fmnes.search.stopping import limit_reached
-from fmnes.strategies import AFMNES, CMAES, DXNESIC, FMNES
 
 PAPER = (
     "sphere",

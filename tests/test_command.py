@@ -24,10 +24,11 @@ import numpy as np
 import pytest
 
 import fmnes
+from fmnes import Command
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import guard, process
 from fmnes.evaluation.programs.answer import read_answer
-from fmnes.evaluation.programs.command import Command, check_runnable
+from fmnes.evaluation.programs.command import check_runnable
 from fmnes.evaluation.programs.inputs import read_inputs
 from fmnes.evaluation.programs.runner import outcome_of, run_once
 from fmnes.evaluation.programs.workspace import by_hand, kept_directory

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import _files
+from fmnes import StopReason, _files
 from fmnes.backends import NUMPY
 from fmnes.evaluation.evaluator import Task
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
-from fmnes.result import Stop, StopReason
+from fmnes.result import Stop
 from fmnes.run import recording
 from fmnes.run.recording import Recorder
 from fmnes.run.state import Totals

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fmnes import RunError
 from fmnes._files import file_system_type, is_network, on_network
-from fmnes.errors import RunError
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.storage import log as log_module

@@ -276,6 +276,34 @@ def test_what_a_mistake_in_a_problem_file_says(place):
             raise AssertionError(name)
 
 
+#: A key that has another name here, or a mistake in it, with its line and the name that is meant.
+KEYS = {
+    f"{HEAD}{WIDTH}\n[run]\nrng = 1\n": (7, "'seed'"),
+    f"{HEAD}{WIDTH}\n[run]\nrandom_state = 1\n": (7, "'seed'"),
+    f"{HEAD}{WIDTH}\n[run]\nmaxiter = 100\n": (7, "'max_evaluations'"),
+    f"{HEAD}[parameters]\nwidth = {{ lower = 0, uper = 1 }}\n": (3, "'upper'"),
+    f"{HEAD}{WIDTH}uper = 1\n": (5, "'upper'"),
+}
+
+
+def test_a_wrong_key_is_shown_with_its_line_and_the_name_that_is_meant(place):
+    path = Path("problem.toml")
+    for text, (line, name) in KEYS.items():
+        path.write_text(text)
+        with pytest.raises(fmnes.ArgumentError) as refusal:
+            read_problem(path)
+        assert str(refusal.value).startswith(f"problem.toml, line {line}: "), text
+        assert str(refusal.value).endswith(f"; did you mean {name}?"), text
+
+
+def test_an_unknown_placeholder_is_shown_with_those_that_there_are(place):
+    Path("problem.toml").write_text(f"command = ['./sim.sh', '{{q}}', '{{width}}']\n{WIDTH}")
+    assert (
+        "problem.toml, line 1: command: found the unknown placeholder {q}, wanted one of {params}, "
+        "{results}, {here}, {width} (for a brace itself, write it twice)\n"
+    ) in refused("check", "problem.toml")
+
+
 def test_what_is_no_text_is_said_of_a_problem_file(place):
     Path("latin.toml").write_bytes(b"# a comment\ncommand = ['\xff']\n")
     Path("folder.toml").mkdir()
@@ -333,6 +361,22 @@ def test_what_a_mistake_on_the_command_line_says(place):
             message
         )
     assert [entry.name for entry in sorted(place.iterdir())] == ["problem.toml", "sim.sh"]
+
+
+#: A value of the wrong form, for the other commands.
+VALUES = {
+    ("watch", "a.run", "--port", "x"): "'--port': found 'x', wanted a port, from 1 to 65535",
+    ("watch", "a.run", "--port", "65536"): "'--port': found '65536', wanted a port",
+    ("stop", "a.run", "--wait", "-1"): "'--wait': found '-1', wanted a number of seconds, at least 0",
+    ("worker", "queue", "--idle", "nan"): "'--idle': found 'nan', wanted a number of seconds, at least 0",
+    ("export", "a.run", "--format", "xls"): "'--format': found 'xls', wanted one of csv, json, parquet",
+    ("worker", "queue"): "worker: found neither a problem file nor --function, wanted one of them",
+}
+
+
+def test_what_a_mistake_in_an_option_of_the_other_commands_says(place):
+    for words, said in VALUES.items():
+        assert said in refused(*words), words
 
 
 def test_a_pipe_may_be_given_to_a_shell(place):

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import problems
-from fmnes.errors import ArgumentError
+from fmnes import ArgumentError, problems
 from tests.rows import through
 
 # Table I and the two problems beside it, with i from 1 as printed: x[i - 1] is x_i.

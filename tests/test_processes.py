@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.errors import ArgumentError, ObjectiveError, UsageError
+from fmnes import ArgumentError, ObjectiveError, UsageError
 from fmnes.evaluation import supervision
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.workers.worker import State

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.evaluations import Evaluations, write, write_csv, write_json
+from fmnes import Evaluations, Real
+from fmnes.evaluations import write, write_csv, write_json
 from fmnes.outcome import Outcome, infeasible
-from fmnes.parameters import Real
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log_reader import Batch, Tally

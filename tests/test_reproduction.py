@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmnes.errors import ArgumentError
+from fmnes import ArgumentError
 from fmnes_bench.reproduction import reproduce
 from fmnes_bench.reproduction.cells import (
     METHODS,

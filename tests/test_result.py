@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 import fmnes
+from fmnes import Failure, Result, StopReason, View
 from fmnes.constraints import ConstraintResult
-from fmnes.result import Best, Columns, Failure, Result, StopReason, View
+from fmnes.result import Best, Columns
 from fmnes.run.history import COLUMNS, History
 from tests.rows import through
 

@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import _files
-from fmnes.errors import ArgumentError, RunError, UsageError
+from fmnes import ArgumentError, RunError, UsageError, _files
 from fmnes.outcome import Outcome
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.lock import RunLock, holder

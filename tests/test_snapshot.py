@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmnes.errors import SnapshotError
+from fmnes import SnapshotError
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 
 METADATA = {"kind": "test", "generation": 3, "nested": {"list": [1, 2.5, None, "σ"]}}

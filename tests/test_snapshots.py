@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import minimize, resume
-from fmnes.result import Best, View
+from fmnes import View, minimize, resume
+from fmnes.result import Best
 from fmnes.run import history, snapshots
 from fmnes.run.history import COLUMNS, History, Ledger
 from fmnes.run.snapshots import RunState, Snapshots

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import Optimizer, StopReason, View, minimize
-from fmnes.errors import SnapshotError
+from fmnes import Optimizer, SnapshotError, StopReason, View, minimize
 from fmnes.result import Best
 from fmnes.search.stopping import (
     Recent,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.errors import ArgumentError
+from fmnes import ArgumentError
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import count_workers
 from fmnes.identity import EvaluationId

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import fmnes
-from fmnes.errors import ArgumentError
+from fmnes import ArgumentError
 from tests.clusters.objectives import is_alive, kills_its_worker_once, notes, traced, valley
 from tests.clusters.test_engines import RUN, wait_until
 

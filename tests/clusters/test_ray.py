@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fmnes
-from fmnes.errors import ArgumentError
+from fmnes import ArgumentError
 from fmnes.evaluation.executor import count_workers
 from fmnes.integrations import ray as ours
 from tests.clusters.objectives import kills_the_head_once, notes, valley

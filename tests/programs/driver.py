@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fmnes import Command
 from fmnes.evaluation.evaluator import Task, TaskList
-from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.identity import EvaluationId
 

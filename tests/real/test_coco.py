@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from fmnes import ArgumentError, FmnesError, minimize
 from fmnes.cli import app
-from fmnes.errors import ArgumentError, FmnesError
-from fmnes.run.minimize import minimize
 from fmnes_bench.coco import report
 from fmnes_bench.coco.problems import (
     SUITES,

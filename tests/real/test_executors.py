@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmnes import Command, Real, minimize, read_run
-from fmnes.errors import ArgumentError, MissingExtra, ObjectiveError
+from fmnes import ArgumentError, Command, MissingExtra, ObjectiveError, Real, minimize, read_run
 from fmnes.evaluation import remote
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import LinkedFuture, count_workers

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import ArgumentError, FileQueue, RunError, StopReason, minimize
+from fmnes import ArgumentError, FileQueue, Result, RunError, StopReason, minimize
 from fmnes.cli import app
 from fmnes.cli.live import LiveDisplay
 from fmnes.evaluation import supervision
@@ -49,7 +49,6 @@ from fmnes.evaluation.queue.worker import Claims
 from fmnes.evaluation.supervision import AwakeClock
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, infeasible
-from fmnes.result import Result
 from fmnes.space import Space
 from tests import queue_model
 from tests.batches import Batches
@@ -882,7 +881,7 @@ def test_a_driver_that_only_waits_keeps_its_workers(crowd: Crowd) -> None:
 @pytest.mark.parametrize(
     "words, found",
     [
-        ([], "found neither of a problem file and --function"),
+        ([], "found neither a problem file nor --function"),
         (["--function", "nothing"], "found 'nothing', wanted module:name"),
         (["--function", "no_such_module:f"], "cannot be imported.*is it in this directory"),
         (["--function", f"{MODEL}:missing"], "found no 'missing' in 'tests.queue_model'"),

@@ -20,11 +20,9 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.errors import ArgumentError, ObjectiveError, SnapshotError, UsageError
+from fmnes import LOST, ArgumentError, ObjectiveError, Optimizer, SnapshotError, UsageError
 from fmnes.evaluation import supervision
-from fmnes.outcome import LOST
 from fmnes.run import snapshots
-from fmnes.search.optimizer import Optimizer
 from fmnes.search.overlap import OverlapScheduler, shortened
 from fmnes.strategies.base import Shape, Strategy
 from tests.rows import through

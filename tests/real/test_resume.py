@@ -28,9 +28,8 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import ArgumentError, RunError, StopReason, minimize, resume
+from fmnes import ArgumentError, Optimizer, RunError, StopReason, minimize, resume
 from fmnes.run import history, snapshots
-from fmnes.search.optimizer import Optimizer
 from fmnes.storage import log_reader
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog

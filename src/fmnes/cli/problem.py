@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, asdict, fields, replace
 from importlib import resources
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -38,6 +39,7 @@ from fmnes.identity import START, EvaluationId
 from fmnes.outcome import Outcome, lost
 from fmnes.parameters import Categorical, Integer, Parameter, Real, read_parameter, table_of
 from fmnes.run.loop import check_origin
+from fmnes.run.minimize import minimize
 from fmnes.run.settings import Settings, wants_surrogate
 from fmnes.search.modelled import use_surrogate
 from fmnes.search.optimizer import Optimizer
@@ -376,18 +378,7 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
 
 #: Default settings of a run.
 _OTHERS: dict[str, Any] = {
-    "max_evaluations": None,
-    "max_seconds": None,
-    "workers": 1,
-    "vectorized": False,
-    "timeout": None,
-    "retries": 2,
-    "on_error": "infeasible",
-    "restarts": 0,
-    "target": None,
-    "restart_from": None,
-    "second_look": True,
-    "evaluate_start": True,
+    field.name: signature(minimize).parameters[field.name].default for field in fields(Settings)
 }
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmnes.arguments import check_count, check_path, shown
+from fmnes.arguments import check_count, check_path, option_alias, shown
 from fmnes.cli.messages import argument_of, plain_words
 from fmnes.constraints import Constraint
 from fmnes.errors import ArgumentError, nearest
@@ -121,7 +121,7 @@ def read_problem(path: Path) -> ProblemFile:
                 about = re.match(r"[^:]*: found (\w+) = ", said)
                 line = (about and _line_of(text, about[1], where)) or _line_of(text, where)
                 raise ArgumentError(f"{path}{line}: {said}") from None
-            line = _line_of(text, strange, where)
+            line = _line_of(text, strange, where) or _line_of(text, where)
             raise ArgumentError(f"{path}{line}: {said}{_where_else(strange, where)}") from None
     if not pairs:
         raise ArgumentError(f"{path}: found no parameters, wanted at least one, such as [parameters.width]")
@@ -164,9 +164,10 @@ def _tables(path: Path, text: str) -> dict[str, Any]:
         for key in table if known else ():
             if key not in known:
                 inside = f" in [{where}]" if where else ""
+                hint = _where_else(key, where) or _other_name(key, known) or nearest(key, known)
                 raise ArgumentError(
                     f"{path}{_line_of(text, key, where)}: found the key {key!r}{inside}, wanted one of "
-                    f"{', '.join(known)}{_where_else(key, where) or nearest(key, known)}"
+                    f"{', '.join(known)}{hint}"
                 )
         return table
 
@@ -190,6 +191,13 @@ def _where_else(key: str, where: str) -> str:
         if key in _KNOWN[name] and name != where:
             return f"; {key!r} belongs in [{name}]"
     return ""
+
+
+def _other_name(key: str, known: Sequence[str]) -> str:
+    """A hint for a key that another program, or Python, has for one of these."""
+    meant = re.match(r"(\w+)=", option_alias(key, {"rng", *known}) or f"{key}=")
+    name = meant[1].replace("rng", "seed") if meant else ""
+    return f"; did you mean {name!r}?" if name in known else ""
 
 
 def _constraints(tables: dict[str, Any], reported: Any) -> dict[str, Constraint]:

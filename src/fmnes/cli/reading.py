@@ -7,10 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import typer
 
 from fmnes.arguments import shown
 from fmnes.cli.problem_file import ProblemFile
@@ -41,6 +43,22 @@ from fmnes.storage.directory import (
     read_config,
 )
 from fmnes.storage.lock import holder
+
+# -- Values of options.
+
+
+def seconds(text: str) -> float:
+    with suppress(ValueError):
+        if (found := float(text)) >= 0:
+            return found
+    raise typer.BadParameter(f"found {text!r}, wanted a number of seconds, at least 0")
+
+
+def port_number(text: str) -> int:
+    if text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536:
+        return int(text)
+    raise typer.BadParameter(f"found {text!r}, wanted a port, from 1 to 65535")
+
 
 # -- Paths on the command line, with hints for wrong ones.
 

@@ -335,7 +335,10 @@ def _say_changes(begun: reading.RunConfig) -> None:
 
 def stop(
     run: Annotated[Path, typer.Argument(help="The run directory.")],
-    wait: Annotated[float, typer.Option(help="Seconds to wait until it has stopped.", min=0.0)] = 10.0,
+    wait: Annotated[
+        float,
+        typer.Option(help="Seconds to wait until it has stopped.", parser=reading.seconds, metavar="FLOAT"),
+    ] = 10.0,
 ) -> None:
     """Ask a running run to stop, as Ctrl-C would; `fmnes resume` goes on with it.
 

@@ -136,11 +136,22 @@ class Format(StrEnum):
     parquet = "parquet"
 
 
+def table_format(text: str) -> Format:
+    if text in list(Format):
+        return Format(text)
+    raise typer.BadParameter(f"found {text!r}, wanted one of {', '.join(Format)}")
+
+
 def export(
     run: Annotated[Path, typer.Argument(help="The run directory.")],
     format: Annotated[
         Format | None,
-        typer.Option(help="By default what the name of --output ends in, or csv.", show_default=False),
+        typer.Option(
+            help="By default what the name of --output ends in, or csv.",
+            show_default=False,
+            parser=table_format,
+            metavar=f"[{'|'.join(Format)}]",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -230,7 +241,10 @@ LEFT_SECONDS = 60
 def watch(
     run: Annotated[Path, typer.Argument(help="The run directory; it may not be there yet.")],
     port: Annotated[
-        int, typer.Option(help="The port, or the next one that is free.", min=1, max=65535)
+        int,
+        typer.Option(
+            help="The port, or the next one that is free.", parser=reading.port_number, metavar="INTEGER"
+        ),
     ] = 8790,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     until_left: Annotated[

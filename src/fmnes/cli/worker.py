@@ -52,7 +52,8 @@ def worker(
         float | None,
         typer.Option(
             help=f"Seconds to wait for a driver; {IDLE_SECONDS:g}, or {OVER_SECONDS:g} after a run's end.",
-            min=0.0,
+            parser=reading.seconds,
+            metavar="FLOAT",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
@@ -63,10 +64,9 @@ def worker(
     machines that see the directory, and end them when you like: what one was working on is made by another.
     """
     if (problem is None) == (function is None):
-        found = "neither" if problem is None else "both"
+        found = "neither a problem file nor" if problem is None else "both a problem file and"
         raise ArgumentError(
-            f"worker: found {found} of a problem file and --function, wanted one of them, such as --function "
-            "model:simulate"
+            f"worker: found {found} --function, wanted one of them, such as --function model:simulate"
         )
     if problem is not None:
         reading.check_problem(problem)

@@ -41,6 +41,8 @@ _IN_FILE = re.compile(
 )
 #: A width of four digits in a format, which could exhaust memory.
 _WIDE = re.compile(r"\d{4}")
+#: Placeholders that a message names.
+_SHOWN = 6
 
 
 class Placeholder(NamedTuple):
@@ -149,7 +151,9 @@ def _unknown(name: str, hole: Placeholder, known: Mapping[str, Any], is_file: bo
     numbers = sum(re.fullmatch(r"x\d+", other) is not None for other in known)
     if numbers and re.fullmatch(r"x\d{1,9}", name):
         return f"found {{{hole.text}}}, but points have {numbers} coordinates, from x0 on"
-    hint = nearest(name, islice(known, 1000))
+    some = [f"{{{other}}}" for other in islice(known, _SHOWN + 1)]
+    listed = ", ".join(some[:_SHOWN]) + (", …" if some[_SHOWN:] else "")
+    hint = nearest(name, islice(known, 1000)) or f", wanted one of {listed}"
     found = f"found the unknown placeholder {{{hole.text}}}{hint}"
     if is_file:
         return f"{found} (if it is the file's own, write {{{{{hole.text}}}}})"

@@ -15,23 +15,7 @@ from fmnes._logging import logger, one_line, waiting
 from fmnes.errors import RunError, StorageError
 from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource
 from fmnes.evaluation.queue import files
-from fmnes.evaluation.queue.files import (
-    MAX_ANSWER,
-    WORKERS,
-    Job,
-    Name,
-    PollBackoff,
-    dump_task,
-    heartbeat_seconds,
-    is_worker,
-    last_change,
-    load_answer,
-    load_task,
-    max_task,
-    read_job,
-    remove,
-    write_job,
-)
+from fmnes.evaluation.queue.files import Name
 from fmnes.evaluation.supervision import AwakeClock
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome, lost
@@ -53,7 +37,7 @@ class StalenessTracker:
 
     def of(self, path: Path) -> float:
         """Return the seconds since the last change that was seen; 0 if the file is gone."""
-        found, now = last_change(path), self._clock.now()
+        found, now = files.last_change(path), self._clock.now()
         if found is None:
             return 0.0
         before, since = self._seen.get(path.name, (None, now))
@@ -72,14 +56,14 @@ class LiveWorkers:
     """The workers that have registered in a queue's directory and send heartbeats."""
 
     def __init__(self, directory: Path, lease: float, clock: AwakeClock) -> None:
-        self._folder = directory / WORKERS
+        self._folder = directory / files.WORKERS
         self._lease = lease
         self._silences = StalenessTracker(clock)
 
     def count(self) -> int | None:
         """Count live workers and remove the files of dead ones; None if there is no queue yet."""
         try:
-            names = [name for name in os.listdir(self._folder) if is_worker(name)]
+            names = [name for name in os.listdir(self._folder) if files.is_worker(name)]
         except OSError:
             return None
         alive = 0
@@ -87,7 +71,7 @@ class LiveWorkers:
             if self._silences.of(self._folder / name) < self._lease:
                 alive += 1
             else:  # a worker that was only suspended registers again
-                remove(self._folder / name)
+                files.remove(self._folder / name)
         self._silences.keep(names)
         return alive
 
@@ -135,7 +119,7 @@ class QueueDriver:
     def __init__(
         self,
         directory: Path,
-        job: Job,
+        job: files.Job,
         workers: LiveWorkers,
         clock: AwakeClock,
         *,
@@ -165,7 +149,7 @@ class QueueDriver:
         """Claims and answers that a killed driver of the same run left, until they are used."""
         with self._storing():
             self._take_over(resumed)
-            write_job(directory, job)
+            files.write_job(directory, job)
             files.write(directory, files.DRIVER, b"")
         self._job_change = files.last_change(directory / files.JOB)
 
@@ -192,7 +176,7 @@ class QueueDriver:
                 self._next_probe = now + self._probe_pause
             if now >= self._next_look:
                 self._look_after()
-                self._next_look = self._clock.now() + heartbeat_seconds(self._job.lease)
+                self._next_look = self._clock.now() + files.heartbeat_seconds(self._job.lease)
         found += self._given_up
         self._given_up = []
         return found
@@ -230,7 +214,7 @@ class QueueDriver:
         with contextlib.suppress(OSError, RunError):  # the directory may be gone, full or taken over
             if self._is_ours():
                 self._clear()
-                write_job(self._directory, self._job._replace(over=True))
+                files.write_job(self._directory, self._job._replace(over=True))
 
     def _collect(self) -> list[tuple[EvaluationId, Outcome]]:
         found = []
@@ -254,7 +238,9 @@ class QueueDriver:
         return found
 
     def _read(self, name: Name, x: Vector) -> Outcome:
-        return load_answer(files.read(self._answers / str(name), MAX_ANSWER), self._id, name.key, x)
+        return files.load_answer(
+            files.read(self._answers / str(name), files.MAX_ANSWER), self._id, name.key, x
+        )
 
     def _probe(self) -> None:
         """Raise StorageError if workers cannot write answers: they end then, and the driver would hang."""
@@ -315,7 +301,7 @@ class QueueDriver:
         self._hand_out(key, wanted)
 
     def _hand_out(self, key: EvaluationId, wanted: _PendingTask) -> None:
-        files.write(self._open, str(Name(key, wanted.handout)), dump_task(self._id, key, wanted.x))
+        files.write(self._open, str(Name(key, wanted.handout)), files.dump_task(self._id, key, wanted.x))
 
     def _warn_if_alone(self, now: float) -> None:
         if self._workers.count() or not self._wanted:
@@ -336,7 +322,7 @@ class QueueDriver:
     def _take_over(self, resumed: bool) -> None:
         """Keep claims and answers that an earlier driver of the same run left; delete everything else."""
         try:
-            before = read_job(self._directory)
+            before = files.read_job(self._directory)
         except RunError:
             before = None
         if not resumed or before is None or (before.id, before.run) != (self._id, self._job.run):
@@ -354,8 +340,8 @@ class QueueDriver:
             self._read(name, x)
             return True
         with contextlib.suppress(OSError, ValueError):
-            data = files.read(self._claimed / str(name), max_task(len(x)))
-            job, point = load_task(data, name.key, len(x))
+            data = files.read(self._claimed / str(name), files.max_task(len(x)))
+            job, point = files.load_task(data, name.key, len(x))
             if job == self._id and point.tobytes() == x.tobytes():
                 return True
         files.remove(self._claimed / str(name))
@@ -374,13 +360,13 @@ class QueueDriver:
 
     def _is_ours(self) -> bool:
         """Whether the job still names this driver."""
-        last_change = files.last_change(self._directory / files.JOB)
-        if last_change == self._job_change:
+        changed = files.last_change(self._directory / files.JOB)
+        if changed == self._job_change:
             return True
-        found = read_job(self._directory)
+        found = files.read_job(self._directory)
         if found is None or found.driver != self._job.driver:
             return False
-        self._job_change = last_change
+        self._job_change = changed
         return True
 
     def _names(self, folder: Path, read: Callable[[str], Name | None] = files.read_claim) -> list[Name]:
@@ -407,7 +393,7 @@ class QueueEvaluator:
     def __call__(self, tasks: TaskSource, deadline: float | None = None) -> Outcomes:
         driver = self._driver
         pending: dict[EvaluationId, Task] = {}
-        pauses = PollBackoff()
+        pauses = files.PollBackoff()
         try:
             while True:
                 room = math.inf if tasks.may_wait else driver.count_workers() or math.inf

@@ -21,19 +21,7 @@ from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
 from fmnes.evaluation.objective import Named
 from fmnes.evaluation.programs.command import Command, check_runnable
 from fmnes.evaluation.queue import files
-from fmnes.evaluation.queue.files import (
-    Job,
-    Name,
-    PollBackoff,
-    dump_answer,
-    heartbeat_seconds,
-    is_unfinished,
-    load_task,
-    max_task,
-    new_worker,
-    read_job,
-    read_task,
-)
+from fmnes.evaluation.queue.files import Name
 from fmnes.evaluation.queue.fingerprint import Fingerprint, differences, fingerprint
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
@@ -85,7 +73,7 @@ class Claims:
         """
         for fresh in (False, True):
             if fresh:
-                self._waiting = [name for text in os.listdir(self._open) if (name := read_task(text))]
+                self._waiting = [name for text in os.listdir(self._open) if (name := files.read_task(text))]
                 random.shuffle(self._waiting)
             while self._waiting:
                 name = self._waiting.pop()
@@ -274,9 +262,9 @@ class _Worker:
         self._idle = idle
         self._say = say
         self._signals = signals
-        self._claims = Claims(directory, new_worker(), 1.0, signals.withdraw)
+        self._claims = Claims(directory, files.new_worker(), 1.0, signals.withdraw)
         self._evaluator: Evaluator | None = None
-        self._job: Job | None = None
+        self._job: files.Job | None = None
         self._job_id = ""
         self._job_change: Any = None
         self._lost = 0
@@ -292,7 +280,7 @@ class _Worker:
     def run(self) -> str:
         """Work until the end, and return why it ended."""
         self._say(f"worker {self._claims.worker} waits for work in {self._directory}")
-        since, driver, pauses = time.monotonic(), None, PollBackoff()
+        since, driver, pauses = time.monotonic(), None, files.PollBackoff()
         while not self._signals.ended:
             name = self._claim()
             if name is not None:
@@ -318,7 +306,7 @@ class _Worker:
         last_change = files.last_change(self._directory / files.JOB)
         if last_change is None or last_change == self._job_change:
             return False
-        job = read_job(self._directory)
+        job = files.read_job(self._directory)
         if job is None:
             return False
         self._job_change = last_change
@@ -327,10 +315,10 @@ class _Worker:
         self._job = job
         return True
 
-    def _accept(self, job: Job) -> None:
+    def _accept(self, job: files.Job) -> None:
         if differing := differences(self._ours, job.objective):
             raise ArgumentError(_refusal(self._directory, self._ours, job.objective, differing))
-        self._claims.seconds = heartbeat_seconds(job.lease)
+        self._claims.seconds = files.heartbeat_seconds(job.lease)
         if job.id != self._job_id:
             if self._evaluator is not None:
                 self._evaluator.close()
@@ -351,8 +339,8 @@ class _Worker:
         """Evaluate a claimed task and answer, or give it back."""
         assert self._job is not None
         try:
-            data = files.read(self._claims.path(name), max_task(self._job.d))
-            job, x = load_task(data, name.key, self._job.d)
+            data = files.read(self._claims.path(name), files.max_task(self._job.d))
+            job, x = files.load_task(data, name.key, self._job.d)
             if job != self._job_id:
                 raise ValueError("a task of another job")
         except (OSError, ValueError) as error:
@@ -378,7 +366,7 @@ class _Worker:
 
     def _answer(self, name: Name, x: Vector, outcome: Outcome) -> None:
         """Write the answer, even without a claim: the driver takes the first answer."""
-        data = dump_answer(self._job_id, name.key, x, outcome)
+        data = files.dump_answer(self._job_id, name.key, x, outcome)
         durable = outcome.seconds > _PRECIOUS_SECONDS
         for left in reversed(range(_WRITES)):
             try:
@@ -396,7 +384,7 @@ class _Worker:
             self._signals.interruptible(lambda: time.sleep(pause))
 
 
-def make_evaluator(objective: Any, job: Job, directory: Path) -> Evaluator:
+def make_evaluator(objective: Any, job: files.Job, directory: Path) -> Evaluator:
     """Return the evaluator of a worker: one point at a time, in a process of its own."""
     space = job.space
     if isinstance(objective, Command):
@@ -429,7 +417,7 @@ def _refuse_foreign(directory: Path) -> None:
         return
     except OSError as error:
         raise RunError(f"{directory}: found {error.strerror!r}, wanted the directory of a queue") from None
-    foreign = [name for name in names if not is_unfinished(name) and name != files.MARK]
+    foreign = [name for name in names if not files.is_unfinished(name) and name != files.MARK]
     if foreign and not files.is_queue(directory):
         raise RunError(
             f"{directory}: found {foreign[0]!r} and no {files.MARK}, wanted the directory of a queue"
