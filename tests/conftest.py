@@ -13,6 +13,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # What would change the output of the command line, or have each of its processes compile all modules again.
 for name in ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "LINES", "PYTHONDONTWRITEBYTECODE", "PYTHONWARNINGS"):
     os.environ.pop(name, None)
+os.environ["OPENMDAO_REPORTS"] = "0"  # it would write them for each problem
 
 
 @pytest.fixture

@@ -125,6 +125,31 @@ def test_arguments_that_cannot_be_used(changes: dict[str, Any], message: str) ->
         fj.run(fun, x0, sigma0, **arguments)
 
 
+SPACE = {"material": fmnes.Categorical(["steel", "wood"]), "width": fmnes.Real(0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("x0", "message"),
+    [
+        (SPACE, "x0: found the categorical parameter 'material'; .*fmnes.minimize.*a compiled run for each"),
+        ([SPACE["width"], SPACE["material"]], "x0: found the categorical parameter 1; compiled runs"),
+        ({"width": SPACE["width"]}, r"x0: found parameters; compiled runs take an array.*fmnes\.minimize"),
+        ([SPACE["width"]], "x0: found parameters"),
+    ],
+)
+@pytest.mark.parametrize("sigma0", [(), (1.0,)])
+def test_parameters_and_categories_are_refused_in_words(x0: Any, message: str, sigma0: tuple[float]) -> None:
+    with pytest.raises(fmnes.ArgumentError, match=message):
+        fj.run(sphere, x0, *sigma0, key=KEY, max_evaluations=10)
+    with pytest.raises(fmnes.ArgumentError, match=message):
+        fj.init(KEY, x0, *sigma0)
+
+
+def test_a_missing_first_step_is_named() -> None:
+    with pytest.raises(fmnes.ArgumentError, match="sigma0: found None, wanted about the distance"):
+        fj.run(sphere, ONES, key=KEY, max_evaluations=10)
+
+
 def test_ask_and_tell_check_shapes() -> None:
     state = fj.init(KEY, jnp.ones(3), 1.0, population_size=6)
     x, z = fj.ask(KEY, state)

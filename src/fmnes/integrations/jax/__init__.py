@@ -129,7 +129,7 @@ class Runs(NamedTuple):
 def init(
     key: Array,
     x0: Array,
-    sigma0: Array,
+    sigma0: Array | None = None,
     *,
     method: str | Strategy = DEFAULT_METHOD,
     population_size: int | None = None,
@@ -143,7 +143,7 @@ def init(
     x0 : array_like
         Where to start, (d,), in the search's dtype.
     sigma0 : float
-        The first step size.
+        The first step size. It is required.
     method : str or Strategy, optional
         "afm-nes", "fm-nes", "xnes", "cma-es", … or settings such as `fmnes.FMNES(...)`.
     population_size : int, optional
@@ -317,7 +317,7 @@ def batch_axes(state: State) -> State:
 def run(
     fun: Callable[[Array], Array],
     x0: Array,
-    sigma0: Array,
+    sigma0: Array | None = None,
     *,
     key: Array,
     max_evaluations: int,
@@ -342,7 +342,7 @@ def run(
     x0 : array_like
         Where to start, (d,), float32 or float64; or a start for each run, (batch, d).
     sigma0 : float or array_like
-        The first step size; or one for each run, (batch,).
+        The first step size; or one for each run, (batch,). It is required.
     key : jax.Array
         A `jax.random.key`. Run i of a batch has `jax.random.split(key, batch)[i]`.
     max_evaluations : int

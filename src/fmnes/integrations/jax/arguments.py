@@ -6,7 +6,7 @@ Values are looked at only where they are known: of what a `jit` or `vmap` traces
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from fmnes.arguments import check_number
 from fmnes.backends import Array
 from fmnes.errors import ArgumentError
+from fmnes.parameters import Categorical, Parameter
 from fmnes.strategies import Strategy
 
 X64 = 'jax.config.update("jax_enable_x64", True) before any array is made'
@@ -24,6 +25,9 @@ X64 = 'jax.config.update("jax_enable_x64", True) before any array is made'
 
 def check_start(x0: Any, sigma0: Any, batch: int | None = None) -> tuple[Array, Array]:
     """x0 and sigma0 as arrays of one dtype; with `batch`, (batch, d) and (batch,)."""
+    _refuse_parameters(x0)
+    if sigma0 is None:
+        raise ArgumentError("sigma0: found None, wanted about the distance from x0 to the optimum")
     x0, sigma0 = _floats("x0", x0), _floats("sigma0", sigma0)
     sigma0 = sigma0.astype(x0.dtype)
     wanted = "a vector (d,)" if batch is None else f"(d,), or ({batch}, d) for a start of each run"
@@ -180,6 +184,27 @@ def _floats(argument: str, found: Any) -> Array:
     if array.dtype not in (jnp.float32, jnp.float64):
         raise ArgumentError(f"{argument}: found {array.dtype}, wanted float32 or float64")
     return array
+
+
+def _refuse_parameters(x0: Any) -> None:
+    """Refuse named parameters and categories, which are no array of numbers."""
+    named = isinstance(x0, Mapping)
+    parameters = list(x0.items()) if isinstance(x0, Mapping) else list(enumerate(_entries(x0)))
+    for name, parameter in parameters:
+        if isinstance(parameter, Categorical):
+            raise ArgumentError(
+                f"x0: found the categorical parameter {name!r}; compiled runs search arrays of real numbers "
+                "only. Use fmnes.minimize(fun, space), or a compiled run for each choice"
+            )
+    if named or any(isinstance(parameter, Parameter) for _, parameter in parameters):
+        raise ArgumentError(
+            "x0: found parameters; compiled runs take an array of real numbers (d,). Use "
+            "fmnes.minimize(fun, space), which also has ranges, whole numbers and categories"
+        )
+
+
+def _entries(x0: Any) -> Sequence[Any]:
+    return x0 if isinstance(x0, (list, tuple)) else ()
 
 
 def _known(array: Array) -> bool:
