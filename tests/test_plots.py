@@ -241,7 +241,7 @@ def test_of_many_parameters_slices_draw_those_that_tell_failures_apart() -> None
     figure = plots.slices(result)
     assert len(figure.axes) == 10
     assert {"x3", "x6"} <= {axes.get_xlabel() for axes in figure.axes}
-    assert "4 of 8 parameters: those that tell failed points from good ones best" in words(figure)
+    assert "4 of 8 parameters: those that separate failed points best" in words(figure)
 
 
 def test_of_very_many_parameters_the_ones_that_moved_are_drawn() -> None:
@@ -471,7 +471,7 @@ def test_a_long_run_is_quick_and_small_and_says_what_it_leaves_out() -> None:
     figure = plots.slices(result)
     first = figure.axes[0]
     shown = len(marks(first, "evaluations").get_offsets()) + len(marks(first, "failed").get_xdata())
-    assert f"drawn are {shown:,} evaluations" in words(figure) and shown <= 4000
+    assert f"{shown:,} evaluations are drawn" in words(figure) and shown <= 4000
     axes = plots.convergence(result).axes[0]
     dots = marks(axes, "evaluations")
     assert dots.get_rasterized() and len(dots.get_xdata()) == 5_000 - result.n_infeasible

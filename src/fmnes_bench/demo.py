@@ -20,7 +20,7 @@ from fmnes.cli import messages
 from fmnes.cli.live import LiveDisplay
 from fmnes.cli.runs import Json, Method, whole
 from fmnes.errors import MissingExtra, RunError
-from fmnes.html.markup import section, text, wide
+from fmnes.html.markup import figure, section, text
 from fmnes.plots.drawing import as_svg, need_matplotlib
 from fmnes.reading.next_steps import as_argument, as_line
 from fmnes.result import Result
@@ -149,5 +149,8 @@ def _drawn(problem: lens.LensProblem, result: Result) -> str:
     title = "The lens before and after"
     before, after = problem.lens(problem.start), problem.lens(result.x)
     svg = as_svg(lens.draw(before, after))
-    figure = f"<figure>{wide(title, svg)}<figcaption class='faint'>{text(_CAPTION)}</figcaption></figure>"
-    return section(title, figure, f"<pre tabindex='0'>{text(after, lines=True)}</pre>")
+    return section(
+        title,
+        figure(title, svg, _CAPTION, several=True),
+        f"<pre tabindex='0'>{text(after, lines=True)}</pre>",
+    )

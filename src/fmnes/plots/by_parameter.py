@@ -302,7 +302,7 @@ def _informative_parameters(table: Table) -> tuple[list[str], str]:
         return list(points), ""
     if failed.any() and not failed.all():
         score = {name: _apart(column, failed) for name, column in points.items()}
-        why = "those that tell failed points from good ones best"
+        why = "those that separate failed points best"
     else:
         value = _ranks(table.value) if not failed.any() else np.arange(len(table), dtype=float)
         score = {name: _together(_ranks(column), value) for name, column in points.items()}
@@ -338,7 +338,7 @@ def _title(table: Table, why: str, marks: _Marks) -> str:
     if why:
         lines.append(why)
     if (drawn := len(marks.good) + len(marks.bad)) < len(table):
-        lines.append(f"drawn are {drawn:,} evaluations, evenly over the run")
+        lines.append(f"{drawn:,} evaluations are drawn, evenly over the run")
     return "\n".join(lines)
 
 

@@ -34,6 +34,9 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
     "#cc79a7",
 )
 GREY = "#6f6f6f"
+#: Of several lines in one plot: neighbours differ in colour and in pattern.
+LINE_COLOURS = (BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK)
+LINE_PATTERNS = ("-", "--", "-.", ":")
 #: What failed; it has a marker of its own as well.
 FAILED = RED
 #: More marks than this are one picture inside of an SVG: 10^5 of them would be 10 MB.
@@ -79,6 +82,11 @@ def panel(figure: Figure, *place: int) -> Any:
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     return axes
+
+
+def line_style(i: int) -> tuple[str, str]:
+    """Colour and pattern of line number i of a plot."""
+    return LINE_COLOURS[i % len(LINE_COLOURS)], LINE_PATTERNS[i % len(LINE_PATTERNS)]
 
 
 def word(text: str, most: int = NAME) -> str:

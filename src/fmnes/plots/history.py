@@ -238,18 +238,6 @@ def course(given: RunData) -> tuple[Floats, Floats, int]:
 # -- Several runs side by side.
 
 
-_COLOURS = (
-    drawing.BLUE,
-    drawing.RED,
-    drawing.GREEN,
-    drawing.PINK,
-    drawing.ORANGE,
-    drawing.SKY,
-    drawing.BLACK,
-)
-_LINES = ("-", "--", "-.", ":")
-
-
 def compare(
     *runs: Source | Sequence[Source] | Mapping[str, Source], labels: Sequence[str] | None = None
 ) -> Figure:
@@ -297,7 +285,7 @@ def compare(
             x, y, ending = np.empty(0), np.empty(0), f"no success in {count:,}"
         if one.table is not None:
             ending += f", {int(one.table.failed.sum()):,} failed"
-        colour, line = _COLOURS[i % len(_COLOURS)], _LINES[i % len(_LINES)]
+        colour, line = drawing.line_style(i)
         axes.step(
             x,
             y,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.plots import drawing
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco.problems import SUITES, TARGETS, Case, area
 from fmnes_bench.coco.runs import WITH_VALUES, Run
@@ -51,8 +52,8 @@ def draw(runs: Sequence[Run], path: Path) -> None:
             chosen = [run for run in runs if run.job.method == method and run.job.case.dimension == d]
             if chosen:
                 t, share = curve(chosen, chosen[0].job.budget)
-                style = ("-", "--", ":")[i // 10 % 3]
-                panel.step(t, share, style, where="post", color=f"C{i % 10}", linewidth=1.2, label=method)
+                colour, pattern = drawing.line_style(i)
+                panel.step(t, share, pattern, where="post", color=colour, linewidth=1.2, label=method)
         panel.set_xscale("log")
         panel.set_xlim(1, max(run.job.budget for run in runs))
         panel.set_ylim(0, 1)

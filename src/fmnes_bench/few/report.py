@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnes.errors import MissingExtra
+from fmnes.plots import drawing
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench.coco.problems import BBOB_GROUPS
 from fmnes_bench.few.problems import REAL, SEARCH_GROUPS, Case
@@ -338,40 +338,31 @@ def draw(rows: Iterable[Row], path: Path) -> bool:
     rows = [row for row in longest(rows) if row.key.case.suite == "shared"]
     if not rows:
         return False
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtra("the figure", "plot") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     groups = _groups(rows)
-    # The same rows give the same file; text is kept as text, because it is shorter.
-    with matplotlib.rc_context({"svg.hashsalt": "fmnes", "svg.fonttype": "none", "font.size": 8}):
-        figure, panels = pyplot.subplots(
-            1,
-            len(groups),
-            figsize=(1 + 2.8 * len(groups), 3),
-            sharey=True,
-            squeeze=False,
-            layout="constrained",
-        )
-        for panel, (d, members) in zip(panels[0], groups, strict=True):
-            for i, method in enumerate(methods_of(rows)):
-                own = [row for row in members if row.key.method == method]
-                curve = [(c, mean_regret(own, c)) for c in CHECKPOINTS]
-                curve = [(c, regret) for c, regret in curve if not math.isnan(regret)]
-                if curve:
-                    style = "-" if method not in PEERS else "--"
-                    panel.loglog(*zip(*curve, strict=True), style, color=f"C{i}", label=method)
-            panel.set_title(f"d = {d}")
-            panel.set_xlabel("evaluations / d")
-        panels[0][0].set_ylabel("regret")
-        # Every method is in some panel: one legend for all.
-        known: dict[str, Any] = {}
-        for panel in panels[0]:
-            known |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
-        panels[0][-1].legend(known.values(), known.keys())
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-        pyplot.close(figure)
+    methods = methods_of(rows)
+    figure = drawing.blank(8, 3.4)
+    first = None
+    for i, (d, members) in enumerate(groups, 1):
+        panel = figure.add_subplot(1, len(groups), i, sharey=first)
+        first = first or panel
+        for j, method in enumerate(methods):
+            own = [row for row in members if row.key.method == method]
+            curve = [(c, mean_regret(own, c)) for c in CHECKPOINTS]
+            curve = [(c, regret) for c, regret in curve if not math.isnan(regret)]
+            if curve:
+                colour, pattern = drawing.line_style(j)
+                panel.loglog(*zip(*curve, strict=True), pattern, color=colour, label=method)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(color="#dddddd", linewidth=0.6)
+        panel.set_title(f"d = {d}", loc="left", fontsize=10)
+        panel.set_xlabel("evaluations / d", fontsize=9)
+        panel.set_ylabel("regret" if i == 1 else "", fontsize=9)
+    # Every method is in some panel: one legend for all.
+    known: dict[str, Any] = {}
+    for panel in figure.axes:
+        known |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+    figure.legend(
+        known.values(), known.keys(), loc="outside lower center", ncols=5, frameon=False, fontsize=9
+    )
+    path.write_text(drawing.as_svg(figure) + "\n", encoding="utf-8")
     return True

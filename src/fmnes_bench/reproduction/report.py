@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import MissingExtra
+from fmnes.plots import drawing
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import limit_reached
 from fmnes_bench.markdown import table
@@ -150,15 +151,15 @@ def draw(folder: Path) -> list[Path]:
     figure, panels = pyplot.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
     for panel, cell in zip(panels, CELLS, strict=True):
         shown = trace(cell)
-        panel.semilogy(shown.evaluations, shown.axes, color="tab:red", linewidth=0.5)
+        panel.semilogy(shown.evaluations, shown.axes, color=drawing.RED, linewidth=0.5)
         panel.set_title(f"{cell.method} (λ = {cell.population_size})")
         panel.set_xlabel("evaluations")
         right = panel.twinx()
-        right.semilogy(shown.evaluations, shown.best, color="tab:blue", linewidth=1.5)
+        right.semilogy(shown.evaluations, shown.best, color=drawing.BLUE, linewidth=1.5)
         right.set_ylim(1e-11, 1e3)
         if cell is CELLS[-1]:
-            right.set_ylabel("best value", color="tab:blue")
-    panels[0].set_ylabel("square roots of the eigenvalues of B Bᵀ", color="tab:red")
+            right.set_ylabel("best value", color=drawing.BLUE)
+    panels[0].set_ylabel("square roots of the eigenvalues of B Bᵀ", color=drawing.RED)
     paths = [folder / "figure-1.png", folder / "figure-1.svg"]
     figure.savefig(paths[0], dpi=150, metadata={"Software": None})
     figure.savefig(paths[1], metadata={"Date": None})
