@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +41,12 @@ STAND_INS = {
     "apt-get": "exit 0",
     "sbatch": "exit 0",
 }
+#: Words that make a text hard to read for those who have learned English as a second language.
+UNUSUAL = re.compile(
+    r"\b(told|whoever|nobody|somebody|so many|anew|of ours|of theirs|is no|are no|of which|one's own|"
+    r"those who|at all times|beforehand|thereby|wherein|nowhere|therein)\b",
+    re.IGNORECASE,
+)
 #: Words of the text that stands for a picture.
 MIN_ALT_WORDS = 4
 #: Seconds that a block may take; far more than any does.
@@ -196,6 +202,12 @@ def pictures_without_words(page: Path) -> Iterator[str]:
     for words, picture in re.findall(r"!\[([^]]*)\]\(([^)\s]+)", page.read_text("utf-8")):
         if len(words.split()) < MIN_ALT_WORDS:
             yield f"{page.relative_to(NAMED_FROM)}: {picture} has no text that says what it shows"
+
+
+def unusual_words(pages: Iterable[Path]) -> tuple[int, int]:
+    """How many of the words of these pages are in `UNUSUAL`, and how many words there are."""
+    texts = [re.sub(r"```.*?```|`[^`]*`", " ", page.read_text("utf-8"), flags=re.DOTALL) for page in pages]
+    return sum(len(UNUSUAL.findall(text)) for text in texts), sum(len(text.split()) for text in texts)
 
 
 def sentences(page: Path) -> Iterator[str]:

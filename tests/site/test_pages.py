@@ -25,6 +25,7 @@ from tests.site.pages import (
     same_output,
     sentences,
     unmade_pictures,
+    unusual_words,
 )
 
 PAGES = [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages()]
@@ -83,6 +84,14 @@ def test_the_readme_is_short() -> None:
 @pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
 def test_sentences_are_short(name: str) -> None:
     assert [sentence for sentence in sentences(ROOT / name) if len(sentence.split()) > 35] == []
+
+
+def test_words_are_the_usual_ones(tmp_path: Path) -> None:
+    unusual, words = unusual_words([*pages(), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"])
+    assert words > 30_000 and unusual <= words / 1000
+    page = tmp_path / "page.md"
+    page.write_text("Nobody is told `anew` what\n```\nbeforehand\n```\nis no word.")
+    assert unusual_words([page]) == (3, 7)
 
 
 def test_long_sentences_are_seen(tmp_path: Path) -> None:
