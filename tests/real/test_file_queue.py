@@ -352,6 +352,35 @@ print(found.stop_reason.name, found.fun == plain.fun)
 """
 
 
+FULL_BEFORE_IT = """
+import sys
+from pathlib import Path
+import fmnes
+from fmnes.evaluation.queue.worker import work
+from tests import queue_model
+from tests.real.test_file_queue import evaluator
+disk = Path(sys.argv[1])
+with evaluator(fmnes.FileQueue(disk / "queue"), queue_model.other):
+    try:
+        with open(disk / "big", "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+    except OSError:
+        pass
+    try:
+        work(disk / "queue", queue_model.other, idle=60)
+    except fmnes.RunError as error:
+        print(error)
+"""
+
+
+def test_a_worker_that_finds_a_full_disk_says_so(tmp_path: Path, with_small_disk: list[str]) -> None:
+    command = [*with_small_disk, sys.executable, "-c", FULL_BEFORE_IT, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+    wanted = f"{tmp_path}/queue: the worker could not be registered ([Errno 28] No space left on device)"
+    assert done.stdout.strip() == wanted, done
+
+
 def test_a_full_disk_stops_a_run_that_waits_for_answers(tmp_path: Path, with_small_disk: list[str]) -> None:
     """The driver itself has nothing to write: all points of its generation are handed out."""
     with tempfile.TemporaryDirectory() as elsewhere:

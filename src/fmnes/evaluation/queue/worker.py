@@ -325,7 +325,10 @@ class _Worker:
             self._evaluator = make_evaluator(self._objective, job, self._directory)
             self._job_id = job.id
         files.check_folders(self._directory)
-        self._claims.begin()
+        try:
+            self._claims.begin()
+        except OSError as error:
+            raise RunError(f"{self._directory}: the worker could not be registered ({error})") from None
 
     def _claim(self) -> Name | None:
         if self._job is None or self._job.over:
