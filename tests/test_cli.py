@@ -58,14 +58,21 @@ def test_version() -> None:
     assert fmnes("--version").stdout.strip() == package.__version__
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
-    script = "import sys; sys.modules['typer'] = None; from fmnes.__main__ import main; main()"
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+@pytest.mark.parametrize("words", [[], ["--help"], ["demo"], ["minimize", "problem.toml"], ["--version"]])
+def test_without_the_extra_it_says_what_to_install(missing: str, words: list[str]) -> None:
+    import fmnes as package
+
+    script = f"import sys; sys.modules[{missing!r}] = None; from fmnes.__main__ import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=300, check=False
     )
-    assert done.returncode != 0
-    assert 'pip install "fmnes[cli]"' in done.stderr
-    assert "Traceback" not in done.stderr
+    if words == ["--version"]:
+        assert (done.returncode, done.stdout.strip(), done.stderr) == (0, package.__version__, "")
+        return
+    assert done.returncode == 1 and done.stdout == ""
+    install = 'pip install "fmnes[cli]"'
+    assert done.stderr == f"fmnes: the command line needs an optional dependency: {install}\n"
 
 
 def problem(folder: Path, **changes: str) -> Path:

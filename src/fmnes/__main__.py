@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from importlib.util import find_spec
 from typing import Any
 
 from fmnes._text import literal
@@ -29,16 +30,14 @@ def main() -> None:
 
 def _run() -> Any:
     """The exit code."""
-    try:
-        from fmnes.cli import app
-    except ModuleNotFoundError as error:
-        if error.name not in ("typer", "rich"):
-            raise
+    if any(find_spec(name) is None for name in ("typer", "rich")):  # commands import rich only when they run
         if sys.argv[1:] == ["--version"]:
-            print(f"fmnes {__version__}")
+            print(__version__)
             return 0
         _say(str(MissingExtra("the command line", "cli")))
         return 1
+    from fmnes.cli import app
+
     try:
         app(prog_name="fmnes")  # also for `python -m fmnes`: completion and hints name the command
     except FmnesError as error:

@@ -28,8 +28,8 @@ else:
     X, Xs = TypeVar("X"), TypeVar("Xs")
 
 Vector: TypeAlias = NDArray[np.float64]
-#: A point by name, in the user's units; the values of `fmnes.Integer` parameters are int.
-Named: TypeAlias = dict[str, float | int]
+#: A point by name, in the user's units: float, int for `fmnes.Integer`, or a choice of `fmnes.Categorical`.
+Named: TypeAlias = dict[str, Any]
 
 
 class StopReason(enum.Enum):

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from importlib.metadata import PackagePath, distribution
 from pathlib import Path
@@ -92,15 +93,13 @@ def test_the_source_archive_has_what_it_should_and_makes_the_same_wheel(built: P
 
 
 def test_the_wheel_runs_where_only_what_it_asks_for_is(built: Path, tmp_path: Path) -> None:
-    """Its dependencies are linked from this environment, so that no network is needed: those that the
-    `cli` extra declares, and theirs."""
+    """Its dependencies are linked from this environment, so that no network is needed: its own, and then
+    those of the extra `cli`."""
     (wheel,) = built.glob("*.whl")
     run(sys.executable, "-m", "venv", "--without-pip", "env", cwd=tmp_path)
     (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
-    for name in closure("numpy", "cloudpickle", "typer", "rich"):
-        one = distribution(name)
-        for top in {file.parts[0] for file in one.files or [] if _installed(file)}:
-            (site / top).symlink_to(Path(str(one.locate_file(top))))
+    needed = closure("numpy", "cloudpickle")
+    link(needed, site)
     python = tmp_path / "env" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps"]
     run(*pip, str(wheel), cwd=tmp_path)
@@ -111,10 +110,51 @@ def test_the_wheel_runs_where_only_what_it_asks_for_is(built: Path, tmp_path: Pa
     )
     assert run(str(python), "-I", "-c", code, cwd=tmp_path).startswith(str(site))
     program = str(python.with_name("fmnes"))
+    assert run(program, "--version", cwd=tmp_path).strip() == fmnes.__version__
+    refused = subprocess.run([program, "demo"], cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS)
+    assert refused.returncode == 1 and 'pip install "fmnes[cli]"' in refused.stderr
+
+    link(closure("typer", "rich") - needed, site)
     assert fmnes.__version__ in run(program, "--version", cwd=tmp_path)
     demo = json.loads(run(program, "demo", "--json", "--max-evaluations", "50", cwd=tmp_path))
     assert demo["fun"] < 386  # µm, of the lens that it begins with
     run(program, "init", "mine", cwd=tmp_path)
+
+
+def link(names: set[str], site: Path) -> None:
+    for name in names:
+        one = distribution(name)
+        for top in {file.parts[0] for file in one.files or [] if _installed(file)}:
+            (site / top).symlink_to(Path(str(one.locate_file(top))))
+
+
+def test_the_recipe_for_conda_agrees_with_the_project() -> None:
+    """It is read as YAML; its two expressions are the version and the interpreter."""
+    yaml = pytest.importorskip("yaml")
+    text = (PROJECT / "conda" / "meta.yaml").read_text()
+    load = re.search(r'load_file="(.+?)", regex_pattern=\'(.+?)\', from_recipe_dir=True', text)
+    assert load is not None
+    version = re.search(load[2], (PROJECT / "conda" / load[1]).read_text())
+    assert version is not None and version[1] == fmnes.__version__
+    body = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("{%"))
+    assert set(re.findall("{{ (.+?) }}", body)) == {"version", "PYTHON"}
+    recipe = yaml.safe_load(body.replace("{{ version }}", version[1]).replace("{{ PYTHON }}", "python"))
+
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    project = declared["project"]
+    python = f"python{project['requires-python']}"
+    run_needs = [python, *project["dependencies"], *project["optional-dependencies"]["cli"]]
+    requirements = {
+        part: {need.replace(" ", "") for need in found} for part, found in recipe["requirements"].items()
+    }
+    assert requirements["run"] == set(run_needs)
+    (backend,) = declared["build-system"]["requires"]
+    assert {python, "pip"} < requirements["host"] and any(n.startswith(backend) for n in requirements["host"])
+    assert recipe["package"] == {"name": project["name"], "version": fmnes.__version__}
+    assert recipe["build"]["entry_points"] == [f"fmnes = {project['scripts']['fmnes']}"]
+    assert recipe["about"]["license"] == project["license"]
+    source = PROJECT / "conda" / recipe["source"]["path"]
+    assert (source / recipe["about"]["license_file"]).is_file() and (source / "pyproject.toml").is_file()
 
 
 def _installed(file: PackagePath) -> bool:

@@ -48,7 +48,8 @@ def check_surrogate(start: Start, overlap: float) -> None:
         )
     if start.choices is not None:
         raise ArgumentError(
-            "surrogate: found True together with categories, which the models do not have; wanted False"
+            "surrogate: found True together with categories: the models have no distance between choices; "
+            'wanted "auto", which leaves them off, or False'
         )
     if overlap:
         raise ArgumentError("surrogate: found True together with overlap, wanted one of the two")

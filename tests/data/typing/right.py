@@ -12,9 +12,16 @@ from fmnes import problems
 from fmnes_bench.lens import triplet
 
 Vector = NDArray[np.float64]
-Named = dict[str, float | int]
+Named = dict[str, Any]
 
 space = {"width": fmnes.Real(0.1, 10, log=True), "layers": fmnes.Integer(1, 12)}
+
+
+mixed = {"material": fmnes.Categorical(["steel", "wood"], start="wood"), "width": fmnes.Real(0, 1)}
+
+
+def of_mixed(p: dict[str, Any]) -> float:
+    return p["width"] if p["material"] == "steel" else 2.0
 
 
 def of_array(x: np.ndarray) -> float:
@@ -67,6 +74,10 @@ def main() -> fmnes.Result:
     assert_type(fmnes.minimize(fmnes.Command(["./simulate", "{width}"]), space).x, Named)
     assert_type(fmnes.minimize(of_dict, warm_start=named).x, Named)
     fmnes.minimize(of_dict, space, callback=lambda view: view.mean["width"] < 1)
+    found = fmnes.minimize(of_mixed, mixed, known=[({"material": "wood", "width": 0.5}, 2.0)])
+    assert_type(found.x, Named)
+    if found.x["material"] == "steel":
+        print(fmnes.Optimizer(mixed, rng=1).ask()[0]["material"])
 
     # Settings
     fmnes.minimize(of_array, [1.0, 2.0], 0.5, method=fmnes.AFMNES(max_population_size=20))

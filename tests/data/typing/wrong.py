@@ -38,6 +38,9 @@ fmnes.CRFMNES(maximum_change=0.5)  # mistake
 fmnes.Resampling(fmnes.XNES(), max_redraw=9)  # mistake
 fmnes.Real(0, 1, logs=True)  # mistake
 fmnes.Integer(0, 1, step=2)  # mistake
+fmnes.Categorical(["a", "b"], begin="a")  # mistake
+fmnes.Categorical(7)  # mistake
+fmnes.Categorical()  # mistake
 fmnes.Command(["./simulate"], time_out=60)  # mistake
 fmnes.FileQueue("queue", leese=60)  # mistake
 fmnes.minimize(of_array, [1.0, 2.0], 0.5, max_evalutions=100)  # mistake
