@@ -222,6 +222,68 @@ def test_hostile_objectives(name: str, d: int, bounds: Any) -> None:
     assert not (result.success and name == "never works")
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("bounds", [None, (-3.0, 4.0)])
+def test_one_success_among_hundreds_of_failures(bounds: Any) -> None:
+    evaluations = 0
+
+    def rarely(x: Any) -> float:
+        nonlocal evaluations
+        evaluations += 1
+        return 1.0 if evaluations == 200 else math.nan
+
+    box = None if bounds is None else [bounds] * 3
+    result = fmnes.minimize(rarely, [2.0] * 3, 1.0, bounds=box, rng=1, max_evaluations=300, surrogate=True)
+    assert result.nfev == evaluations <= 300 and not result.success
+    assert result.fun == (1.0 if evaluations >= 200 else None)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("values", [2, 3, 50])
+@pytest.mark.parametrize("d", [1, 3])
+def test_integers_only(d: int, values: int, fails: bool) -> None:
+    """Grids from two values each on, the smallest of which are known completely after a few evaluations."""
+
+    def cost(x: Any) -> float:
+        return math.nan if fails and x[0] == 0 else float(np.square(x - 1).sum())
+
+    box = [(0, values - 1)] * d
+    start = [values - 1] * d
+    result = fmnes.minimize(
+        cost, start, bounds=box, integers=True, rng=1, max_evaluations=120, surrogate=True
+    )
+    assert result.fun == 0 and result.x.tolist() == [1] * d
+
+
+# (objective, target, d, start, bounds, integers): where something is wrong, or a model could mislead.
+MISLEADING: dict[str, tuple[Any, float, int, float, tuple[float, float], bool]] = {
+    "steps": (lambda x: float(np.floor(4 * np.abs(x)).sum()), 0.0, 3, 2.0, (-3, 4), False),
+    "decades": (HOSTILE["decades"], 1.0, 1, 2.0, (-3, 4), False),
+    "a slab works": (HOSTILE["rarely works"], 3.7, 3, 2.0, (-3, 4), False),
+    "a start that fails": (lambda x: float(x @ x) if x[0] < 0.9 else math.nan, 1e-3, 2, 2.0, (-3, 4), False),
+    "integers": (lambda x: float(np.square(x - 1) @ [1, 100]), 0.0, 2, 20, (-30, 40), True),
+    "integers fail": (lambda x: float(x @ x) if x[0] >= 1 else math.nan, 1.0, 2, 20, (-30, 40), True),
+}
+
+
+@pytest.mark.parametrize("name", MISLEADING)
+def test_models_cost_no_more_than_half_as_many_evaluations_again(name: str) -> None:
+    fun, target, d, start, box, integers = MISLEADING[name]
+
+    def evaluations(surrogate: bool) -> int:
+        options = {"bounds": [box] * d, "integers": integers or None, "restarts": 9, "target": target}
+        runs = [
+            fmnes.minimize(
+                fun, [start] * d, 1.0, rng=seed, max_evaluations=600, surrogate=surrogate, **options
+            )
+            for seed in (1, 2, 3)
+        ]
+        return sum(run.nfev for run in runs)
+
+    assert evaluations(True) <= 1.5 * evaluations(False)
+
+
 @pytest.mark.parametrize("budget", [1, 2, 3, 7])
 def test_budgets_below_the_first_design(budget: int) -> None:
     result = fmnes.minimize(sphere, [2.0] * 5, 1.0, rng=1, max_evaluations=budget, surrogate=True)

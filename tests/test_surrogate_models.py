@@ -346,6 +346,14 @@ def test_a_restart_keeps_away_from_failures() -> None:
     assert (proposed(evaluations(u, y), np.empty((0, 2)))[:, 0] > 0.5).all()
 
 
+def test_equal_values_lead_all_over_the_box() -> None:
+    """Without a difference the expected improvement is largest at the corners of the box."""
+    u = quasi_random.points(20, 3, 1)
+    found = proposed(evaluations(u, np.ones(20)), np.empty((0, 3)), 40)
+    assert (np.abs(found - 0.5) > 0.45).all(axis=1).mean() < 0.2
+    assert ((found > 0.25) & (found < 0.75)).mean(axis=0).min() > 0.25
+
+
 def test_a_restart_proposes_points_of_the_grid_that_are_not_known() -> None:
     def snap(u: np.ndarray) -> np.ndarray:
         return np.round(u * 4) / 4

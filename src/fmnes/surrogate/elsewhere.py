@@ -43,10 +43,11 @@ def propose(
     rows = _some(data)
     x, y = (data.u[rows] - lower) / width, data.y[rows]
     worked = np.isfinite(y)
-    if np.count_nonzero(worked) < 2:
+    values = gaussian_process.warp(y[worked])
+    if not values.any():
+        # Without a difference between values the process would propose the corners of the box only.
         anywhere: Floats = lower + spread[0] * width
         return anywhere
-    values = gaussian_process.warp(y[worked])
     value = gaussian_process.fit(x[worked], values, length_prior=_LENGTH_PRIOR)
     works = None
     if not worked.all():
