@@ -75,7 +75,7 @@ def page(rows: Iterable[Row], figure: str | None) -> str:
         if suite == "real":
             parts += _values(own)
         else:
-            parts += _regrets(own)
+            parts += [*_regrets(own), *_on_the_same_runs(own)]
         if suite in ("shared", "search"):
             parts += _failures(own)
         if suite == "boxes":
@@ -169,6 +169,23 @@ def _regrets(rows: Sequence[Row]) -> list[str]:
             hits = [_hits(own, which) for which in range(len(REGRETS))]
             lines.append([group, shown, *cells, *hits, _failed(own), _milliseconds(own), len(own)])
     return ["\n".join(table(head, lines))]
+
+
+def _on_the_same_runs(rows: Sequence[Row]) -> list[str]:
+    """Each method with a star, and ours on the problems and instances on which it has run."""
+    lines: list[list[Any]] = []
+    for group, members in _groups(rows):
+        ours = {row.key.case: row for row in members if row.key.method == SURROGATE}
+        for method, shown, own in _by_method(members):
+            shared = [row for row in own if row.key.case in ours]
+            if method == SURROGATE or not shown.endswith("*") or not shared:
+                continue
+            for name, these in ((method, shared), (SURROGATE, [ours[row.key.case] for row in shared])):
+                cells = [_regret(mean_regret(these, c), False) for c in COLUMNS]
+                lines.append([group, f"`{name}`", *cells, _failed(these), len(these)])
+    what = "The methods with a star, each beside `surrogate` on the same problems and instances:"
+    head = ["d", "method", *(f"{c} d" for c in COLUMNS), "failed", "runs"]
+    return [what, "\n".join(table(head, lines))] if lines else []
 
 
 def _least(values: Iterable[float]) -> float:
