@@ -12,7 +12,6 @@ import pytest
 import fmnes
 from fmnes import ArgumentError, Constraint, Optimizer
 from fmnes.constraints import read_constraints
-from fmnes.search.modelled import use_surrogate
 from fmnes.surrogate.least_distance import least_step, nonnegative_least_squares
 from tests.reference.constraints import trajectory
 
@@ -262,7 +261,9 @@ def test_a_vectorized_objective_reports_outputs_too() -> None:
 
 
 def test_ask_and_tell_follow_minimize(tmp_path: Path) -> None:
-    wanted = points_of(line, [3.0, 4.0], limits={"sum": (1.0, None)}, n=120, evaluate_start=False)
+    wanted = points_of(
+        line, [3.0, 4.0], limits={"sum": (1.0, None)}, n=120, evaluate_start=False, surrogate=False
+    )
     opt = Optimizer([3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, max_evaluations=120)
     found: list[np.ndarray] = []
     rng = np.random.default_rng(5)
@@ -281,10 +282,17 @@ def test_ask_and_tell_follow_minimize(tmp_path: Path) -> None:
 
 def test_workers_and_overlap(tmp_path: Path) -> None:
     alone = fmnes.minimize(
-        line, [3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, max_evaluations=150
+        line, [3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, max_evaluations=150, surrogate=False
     )
     crew = fmnes.minimize(
-        line, [3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, max_evaluations=150, workers=2
+        line,
+        [3.0, 4.0],
+        1.0,
+        constraints={"sum": (1.0, None)},
+        rng=1,
+        max_evaluations=150,
+        surrogate=False,
+        workers=2,
     )
     assert crew == alone
     overlapping = fmnes.minimize(
@@ -450,12 +458,6 @@ def test_a_constant_and_huge_outputs_are_survived() -> None:
     limits = {"constant": (None, 0.0), "huge": (-1e308, None), "sum": (1.0, None)}
     result = fmnes.minimize(fun, [3.0, 3.0], 1.0, constraints=limits, rng=1, max_evaluations=500)
     assert not result.feasible and result.x is not None and "constant = 1" in result.message
-
-
-def test_the_models_are_off_with_limits_and_refused_in_words() -> None:
-    opt = Optimizer([1.0, 2.0], 1.0, constraints={"sum": (1.0, None)}, rng=1)
-    with pytest.raises(ArgumentError, match="surrogate: found True together with constraints"):
-        use_surrogate(opt)
 
 
 # -- known problems

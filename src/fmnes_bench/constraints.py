@@ -139,21 +139,23 @@ def cma_al(fun: WithValues, start: Start, max_evaluations: int, seed: int) -> No
 
 
 def cobyqa(fun: WithValues, start: Start, max_evaluations: int, seed: int) -> None:
-    """SciPy's COBYQA in units of the first steps, restarted anywhere in the region of interest."""
+    """SciPy's COBYQA in units of the first steps, restarted anywhere in the region of interest.
+
+    It asks again and again for the limits of its interpolation points: these are remembered, at no cost.
+    """
     from scipy.optimize import Bounds, NonlinearConstraint
     from scipy.optimize import minimize as scipy_minimize
 
     rng, scale = np.random.default_rng(seed), start.sigma0
-    last: dict[str, Any] = {}
+    memory: dict[bytes, tuple[float, Array]] = {}
 
     def both(u: Array) -> tuple[float, Array]:
         x = u * scale
         x = np.clip(x, start.lower, start.upper) if start.bounded else x
         key = x.tobytes()
-        if last.get("key") != key:
-            last.update(key=key, found=fun.both(x))
-        found: tuple[float, Array] = last["found"]
-        return found
+        if key not in memory:
+            memory[key] = fun.both(x)
+        return memory[key]
 
     x0 = start.x0
     while True:

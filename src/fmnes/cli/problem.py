@@ -41,7 +41,6 @@ from fmnes.parameters import Categorical, Integer, Parameter, Real, read_paramet
 from fmnes.run.loop import check_origin
 from fmnes.run.minimize import minimize
 from fmnes.run.settings import Settings, wants_surrogate
-from fmnes.search.modelled import use_surrogate
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
 
@@ -361,10 +360,7 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         opt = Optimizer(problem.space.parameters, **{name: run[name] for name in _SEARCH if name in run})
         others = {name: value for name, value in run.items() if name in _OTHERS}
         settings = Settings(**{**_OTHERS, **others})
-        wanted = run.get("surrogate", "auto")
-        limited = opt.limits is not None
-        if wants_surrogate(wanted, settings, opt, program=True, plain=limited) and limited:
-            use_surrogate(opt)  # which says why not
+        wants_surrogate(run.get("surrogate", "auto"), settings, opt, program=True, plain=False)
         check_origin(opt, settings.restart_from)
         if "warm_start" in run:
             reading.check_run(Path(run["warm_start"]))

@@ -345,7 +345,7 @@ def minimize(
         overlap=overlap,
         constraints=constraints,
     )
-    plain = opt.limits is not None or bool(opt.overlap) or population_size is not None or bounds_as != "map"
+    plain = bool(opt.overlap) or population_size is not None or bounds_as != "map"
     if wants_surrogate(surrogate, settings, opt, program=isinstance(fun, Command), plain=plain):
         use_surrogate(opt, batch_size(settings, executor))
     explore_box(opt, not started, bool(settings.restarts) and settings.restart_from is None)

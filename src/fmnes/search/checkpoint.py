@@ -15,6 +15,7 @@ from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.start import Start
 from fmnes.search.stopping import Gains
 from fmnes.space import Space
+from fmnes.surrogate.limited import LimitedSurrogate
 from fmnes.surrogate.phases import Surrogate
 
 if TYPE_CHECKING:
@@ -115,7 +116,11 @@ def _restore(cls: type[Search], metadata: dict[str, Any], arrays: dict[str, NDAr
     opt._best = restore_best(metadata, arrays, d)
     opt._archive.restore(arrays, opt._n_outputs)
     if "surrogate" in metadata:
-        opt._surrogate = Surrogate.restore(metadata, arrays)
+        opt._surrogate = (
+            Surrogate.restore(metadata, arrays)
+            if constraints is None
+            else LimitedSurrogate.restore(metadata, arrays, constraints)
+        )
     opt._explorer = None
     if "explorer" in metadata:
         if start.finite_bounds is None:
@@ -139,7 +144,8 @@ def _restore(cls: type[Search], metadata: dict[str, Any], arrays: dict[str, NDAr
         )
         _check_duplicates(opt, opt._current)
         points, draws = len(opt._current.f), len(opt._current.z) * (2 if opt.strategy.mirrored else 1)
-        if opt._constrained is not None and points - draws not in (0, 1):
+        proposed = opt._current.proposed
+        if opt._constrained is not None and not proposed and points - draws not in (0, 1):
             raise SnapshotError(f"{points} points for {draws} draws")
     _check_choices(opt)
     return opt

@@ -274,10 +274,7 @@ class Constrained:
         """The merits of a generation's draws, its first `size` points; NaN for failed ones. (size,)"""
         g = self.limits.excess(outputs)
         worked = np.isfinite(f)
-        attained = self.attained(f, outputs)
-        self.generation_best = float(np.min(attained[worked], initial=np.inf))
-        if np.isnan(self.first_value) and worked.any():
-            self.first_value = float(np.median(f[worked]))
+        self.note(f, outputs)
         self._remember(x[worked], np.column_stack([g, f])[worked])
         self._correct_margins(g[size:], worked[size:])
         f, g, worked = f[:size], g[:size], worked[:size]
@@ -288,6 +285,15 @@ class Constrained:
             self.lagrangian = switch_on(self.lagrangian, f[worked], g[worked], equality, self.d)
             self._last = f[worked], g[worked], limits_at_mean(g, worked, mirrored)
         return self.merits(f, g)
+
+    def note(self, f: Floats, outputs: Floats, multipliers: Floats | None = None) -> None:
+        """Note the values of a generation; multipliers: of the models, if they have proposed its points."""
+        worked = np.isfinite(f)
+        self.generation_best = float(np.min(self.attained(f, outputs)[worked], initial=np.inf))
+        if np.isnan(self.first_value) and worked.any():
+            self.first_value = float(np.median(f[worked]))
+        if multipliers is not None:
+            self.lagrangian = self.lagrangian._replace(multipliers=multipliers)
 
     def merits(self, f: Floats, g: Floats) -> Floats:
         """L of points, NaN for failed ones. (n,), (n, m)"""

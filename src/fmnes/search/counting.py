@@ -183,9 +183,14 @@ def _count(
         for slot in current.take_for_models().tolist():
             value = float(current.f[slot])
             search._surrogate.add(
-                current.x[slot], value if math.isfinite(value) else math.nan, drawn=slot < size
+                current.x[slot],
+                value if math.isfinite(value) else math.nan,
+                drawn=slot < size,
+                outputs=None if current.outputs is None else current.outputs[slot],
             )
-    if search._surrogate is not None and not current.proposed and current.poll is None:
+    screened = search._surrogate is not None and search._constrained is None
+    if screened and not current.proposed and current.poll is None:
+        assert search._surrogate is not None
         ranked = next_round(search, search._surrogate, current)
         if ranked is None:  # the models need more evaluations of this generation
             return
@@ -265,7 +270,7 @@ def note(search: Optimizer, x: Floats, value: float, outputs: Vector | None = No
 def note_outside(search: Optimizer, x: Floats, value: float, outputs: Vector | None = None) -> None:
     """Store a point that was evaluated outside this search; on a grid it may be the best."""
     if search._surrogate is not None:
-        search._surrogate.note(x, value)
+        search._surrogate.note(x, value, outputs)
     if search._constrained is not None and outputs is not None:
         search._constrained.best.add(x[None], np.array([value]), outputs[None])
     if search._start.grid is not None:

@@ -14,15 +14,19 @@ from numpy.typing import NDArray
 from fmnes.arguments import check_count
 from fmnes.errors import ArgumentError
 from fmnes.result import Stop, StopReason
+from fmnes.search.constrained import Constrained, Projected
 from fmnes.search.generation import Generation
 from fmnes.search.screen import Screened, Source
 from fmnes.search.start import Start
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes.surrogate import screening
+from fmnes.surrogate.limited import SAME as SAME_POINT
+from fmnes.surrogate.limited import LimitedSurrogate
 from fmnes.surrogate.phases import LOCAL, SearchRange, Surrogate
 from fmnes.surrogate.trust_region import edge_points, nearest
 
 if TYPE_CHECKING:
+    from fmnes.constraints import Limits
     from fmnes.search.optimizer import Optimizer
 
 Floats = NDArray[np.float64]
@@ -62,17 +66,15 @@ def use_surrogate(search: Optimizer, batch_size: int = 1) -> None:
     """
     check_surrogate(search._start, search.overlap)
     batch = check_count("batch_size", batch_size, 1)
-    if search._constrained is not None:
-        raise ArgumentError(
-            "surrogate: found True together with constraints, which the models do not know yet; wanted "
-            "one of the two"
-        )
-    search._surrogate = make_surrogate(search._start, search.rng, batch, search._anywhere)
+    search._surrogate = make_surrogate(search._start, search.rng, batch, search._anywhere, search.limits)
     for x, value in search._archive.items():
-        search._surrogate.add(x, value)
+        known = search._constrained is not None and math.isfinite(value)
+        search._surrogate.add(x, value, outputs=search._archive.outputs(x) if known else None)
 
 
-def make_surrogate(start: Start, rng: np.random.Generator, batch: int, anywhere: bool) -> Surrogate:
+def make_surrogate(
+    start: Start, rng: np.random.Generator, batch: int, anywhere: bool, limits: Limits | None = None
+) -> Surrogate:
     """The models of a new search. anywhere: no start was given."""
     d = len(start.x0)
     steps = np.broadcast_to(np.asarray(start.steps, dtype=float), (d,))
@@ -96,7 +98,8 @@ def make_surrogate(start: Start, rng: np.random.Generator, batch: int, anywhere:
         np.minimum(steps / width, 1.0),
         anywhere and bool(finite.all()),
     )
-    return Surrogate(units, int(rng.integers(2**63)), batch)
+    seed = int(rng.integers(2**63))
+    return Surrogate(units, seed, batch) if limits is None else LimitedSurrogate(units, seed, batch, limits)
 
 
 def proposed_generation(search: Optimizer, surrogate: Surrogate) -> Generation | None:
@@ -105,13 +108,32 @@ def proposed_generation(search: Optimizer, surrogate: Surrogate) -> Generation |
     points = surrogate.propose(_snap(search, surrogate))
     if points is not None:
         x = search._distribution.nearest(_inside(search, points))
-        current = Generation.of(np.zeros((len(x), x.shape[1])), x, None)
+        current = Generation.of(np.zeros((len(x), x.shape[1])), x, None, search._n_outputs)
         current.proposed = True
         return current
     if before != LOCAL and (begun := surrogate.hand_over()) is not None:
         search._distribution.begin_with_axes(*begun)
         surrogate.first_step = search.sigma * float(search._distribution.shape.axis_lengths.max())
     return None
+
+
+def model_minimum_under_limits(
+    search: Optimizer, surrogate: LimitedSurrogate, constrained: Constrained
+) -> Projected | None:
+    """The point that is evaluated beside the next generation; None: it was evaluated."""
+    distribution = search._distribution
+    mean, axes = distribution.axes()
+    low, high = distribution.bounds
+    up, down = np.isfinite(high), np.isfinite(low)
+    walls = np.concatenate([axes[up], -axes[down]]), np.concatenate([(mean - high)[up], (low - mean)[down]])
+    z = distribution.coordinates_of(surrogate.points(surrogate.data.u))
+    found = surrogate.minimum_near_best(z, walls, constrained.margins)
+    if found is None:
+        return None
+    x = distribution.nearest(_inside(search, mean + axes @ found[0]))
+    if not np.isfinite(x).all() or surrogate.data.near(surrogate.units(x), SAME_POINT):
+        return None
+    return Projected(x, *found[1:])
 
 
 def exhausted(search: Optimizer, surrogate: Surrogate) -> Stop | None:
@@ -127,7 +149,7 @@ def screened_generation(
     search: Optimizer, surrogate: Surrogate, z: Floats, x: Floats, inside: NDArray[np.bool_] | None
 ) -> Generation | None:
     """A generation whose points wait for the models; None: all are evaluated."""
-    if search._start.repeats or inside is not None:
+    if search._start.repeats or inside is not None or search._constrained is not None:
         return None
     model = _fit(search, surrogate, 0)
     if model is None and len(surrogate.data) < screening.LEAST_SUCCESSES:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from fmnes.search.constrained import Constrained
 from fmnes.search.explorer import Begin, Explorer
 from fmnes.search.generation import Generation, feasible_values
-from fmnes.search.modelled import ranked_slots
+from fmnes.search.modelled import model_minimum_under_limits, ranked_slots
 from fmnes.search.screen import Source
 from fmnes.search.stopping import new_recent
+from fmnes.surrogate.limited import LimitedSurrogate
 
 if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer
@@ -30,6 +31,9 @@ def end_generation(
     elif current.proposed:
         assert search._surrogate is not None
         search._surrogate.observe()
+        if search._constrained is not None:
+            assert isinstance(search._surrogate, LimitedSurrogate) and current.outputs is not None
+            search._constrained.note(current.f, current.outputs, search._surrogate.multipliers)
     elif search.exploring is not None:
         search._recent.unevaluated = 0 if current.evaluated else search._recent.unevaluated + 1
         search._feasible_share = len(feasible) / len(current.f)
@@ -50,7 +54,7 @@ def _update(search: Optimizer, current: Generation, feasible: list[float], value
     if search._constrained is not None:
         z, f = current.z, _merits(search, search._constrained, current)
         feasible = feasible_values(f)
-    if search._surrogate is not None and values is not None:
+    if search._surrogate is not None and search._constrained is None and values is not None:
         z, f = ranked_slots(search, search._surrogate, current, values)
     # Updates from failures alone would contract the search to the start, which fails too.
     lost = search.start_failed or (search._explorer is not None and search._explorer.needs_success)
@@ -58,6 +62,9 @@ def _update(search: Optimizer, current: Generation, feasible: list[float], value
         search._distribution.update(z, f, current.x[: len(f)])
     if search._constrained is not None:
         search._constrained.adapt(search._distribution)
+        if isinstance(search._surrogate, LimitedSurrogate):
+            found = model_minimum_under_limits(search, search._surrogate, search._constrained)
+            search._constrained.pending = found or search._constrained.pending
     # On a grid σ may shrink without limit while the margin keeps the steps.
     shrinkage = 0.0 if search._start.repeats else math.log(before) - math.log(search.sigma)
     # Points that the models rank count as the evaluations that they stand for.

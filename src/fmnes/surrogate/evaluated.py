@@ -16,6 +16,7 @@ class Evaluated:
 
     def __init__(self, d: int) -> None:
         self.d = d
+        self.most = MAX_POINTS
         self._u = np.empty((64, d))
         self._y = np.empty(64)
         self._drawn = np.empty(64, dtype=bool)
@@ -56,9 +57,9 @@ class Evaluated:
 
     def forget_oldest(self) -> int:
         """Drop the oldest points if there are too many. Returns how many."""
-        if len(self) <= MAX_POINTS + MAX_POINTS // 10:
+        if len(self) <= self.most + self.most // 10:
             return 0
-        n = len(self) - MAX_POINTS
+        n = len(self) - self.most
         self.restore(self.u[n:].copy(), self.y[n:].copy(), self.drawn[n:].copy())
         self.first = max(0, self.first - n)
         self.forgotten += n

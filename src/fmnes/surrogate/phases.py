@@ -113,14 +113,17 @@ class Surrogate:
         x: Floats = self.range.origin + u * self.range.width
         return x
 
-    def add(self, x: Floats, value: float, drawn: bool = False) -> None:
-        """Store an evaluation, NaN for a failed one. drawn: the search distribution drew the point."""
+    def add(self, x: Floats, value: float, drawn: bool = False, outputs: Floats | None = None) -> None:
+        """Store an evaluation, NaN for a failed one. drawn: the search distribution drew the point.
+
+        outputs: those that have limits, which `limited.py` uses.
+        """
         self.data.add(self.units(x), value, drawn)
 
-    def note(self, x: Floats, value: float) -> None:
+    def note(self, x: Floats, value: float, outputs: Floats | None = None) -> None:
         """Store an evaluation made outside the search, unless it is known."""
         if not self.data.knows(self.units(x)[None])[0]:
-            self.add(x, value)
+            self.add(x, value, outputs=outputs)
 
     def begin_search(self) -> None:
         """A new search begins, by the distribution, with the evaluations so far as data."""
@@ -173,8 +176,8 @@ class Surrogate:
             self.phase = LOCAL
         return None
 
-    def _forget_oldest(self) -> None:
-        """Keep a long run's memory, and its snapshots, small."""
+    def _forget_oldest(self) -> int:
+        """Keep a long run's memory, and its snapshots, small. Returns how many evaluations are dropped."""
         n = self.data.forget_oldest()
         self.search_from = max(0, self.search_from - n)
         self._observed = max(0, self._observed - n)
@@ -183,6 +186,7 @@ class Surrogate:
         if n and self.region is not None:
             began, fitted_at = (max(0, at - n) for at in (self.region.began, self.region.fitted_at))
             self.region = self.region._replace(began=began, fitted_at=fitted_at)
+        return n
 
     def _leave_plateau(self) -> bool:
         """After a region: whether another one begins, as the best value is a plateau."""
@@ -254,7 +258,7 @@ class Surrogate:
         for i in np.arange(min(left, self.batch)):
             rng = self.rng(1 + int(i))
             proposed.append(elsewhere.propose(believed, self.ended, range.lower, range.upper, rng, snap))
-            believed = _with(believed, proposed[-1])
+            believed = with_median(believed, proposed[-1])
         return np.array(proposed)
 
     def _first_region(self) -> Region:
@@ -294,7 +298,7 @@ class Surrogate:
             proposed.append(point)
             if len(proposed) < self.batch:
                 # The next point of the batch is chosen as if this one had the value of the median.
-                believed = _with(believed, point)
+                believed = with_median(believed, point)
         return np.array(proposed) if proposed else None
 
     def observe(self) -> None:
@@ -378,7 +382,7 @@ class Surrogate:
         return {"surrogate": metadata}, arrays
 
     @classmethod
-    def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Surrogate:
+    def restore(cls, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]], *more: Any) -> Surrogate:
         """What `dump` gave. Raises ValueError, KeyError or TypeError for anything else."""
         saved = metadata["surrogate"]
         vectors = {
@@ -389,7 +393,7 @@ class Surrogate:
         if any(vector.shape != (d,) or np.isnan(vector).any() for vector in vectors.values()):
             raise ValueError("a range of another dimension")
         units = SearchRange(**vectors, anywhere=saved["anywhere"] is True)
-        self = cls(units, int(saved["seed"]), int(saved["batch"]))
+        self = cls(units, int(saved["seed"]), int(saved["batch"]), *more)
         u, y, drawn = (np.array(arrays[f"surrogate.{name}"]) for name in ("u", "y", "drawn"))
         if u.shape != (len(y), d) or drawn.shape != y.shape or drawn.dtype != np.bool_:
             raise ValueError("evaluations of another shape")
@@ -423,7 +427,7 @@ class Surrogate:
         return self
 
 
-def _with(data: Evaluated, u: Floats) -> Evaluated:
+def with_median(data: Evaluated, u: Floats) -> Evaluated:
     """A copy with this point, as if it had the median of the values."""
     copy = Evaluated(data.d)
     worked = data.y[np.isfinite(data.y)]

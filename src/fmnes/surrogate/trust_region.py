@@ -213,21 +213,28 @@ def fit(data: Evaluated, size: float, theta: Floats | None, refit: bool) -> Mode
     if len(kept) >= 2:
         warped = gaussian_process.warp(y[kept])
         process = gaussian_process.fit(v[kept], warped, theta, 25 if refit else 0)
-    half = np.ones(d)
-    if process is not None:
-        scales = process.length_scales
-        half = np.clip(scales / np.exp(np.log(scales).mean()), 1 / LONGEST_AXIS, LONGEST_AXIS)
+    half = np.ones(d) if process is None else half_axes(process.theta)
     z = v / half
     squared = np.einsum("ij,ij->i", z, z)
     value = None
     chosen = nearest(squared, np.flatnonzero(worked), value_points(d))
     if size <= QUADRATIC_BELOW:
         value = value_model.fit(z[chosen], y[chosen], min(len(chosen), max(15, 2 * d)))
-    edge = None
-    around = nearest(squared, np.arange(len(y)), edge_points(d))
-    if not worked[around].all():
-        edge = edge_model.fit(z[around], worked[around])
-    return Models(centre, process, value, edge, half)
+    return Models(centre, process, value, fit_edge(z, worked), half)
+
+
+def half_axes(theta: Floats) -> Floats:
+    """The half axes of a region, from the length scales of the process. (d,)"""
+    scales = np.exp(theta[:-2])
+    half: Floats = np.clip(scales / np.exp(np.log(scales).mean()), 1 / LONGEST_AXIS, LONGEST_AXIS)
+    return half
+
+
+def fit_edge(z: Floats, worked: NDArray[np.bool_]) -> edge_model.EdgeModel | None:
+    """The edge model of the nearest points; None: none of them failed."""
+    squared = np.einsum("ij,ij->i", z, z)
+    around = nearest(squared, np.arange(len(z)), edge_points(z.shape[1]))
+    return None if worked[around].all() else edge_model.fit(z[around], worked[around])
 
 
 def value_points(d: int) -> int:

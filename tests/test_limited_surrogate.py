@@ -1,0 +1,224 @@
+"""Models of the objective and of each limit, in a search under limits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fmnes
+from fmnes import Optimizer
+from fmnes.constraints import read_constraints
+from fmnes.errors import SnapshotError
+from fmnes.search.modelled import use_surrogate
+from fmnes.surrogate import limited
+from fmnes.surrogate.limited import LimitedSurrogate
+
+START = [2.0, 1.0, -1.0]
+LIMITS = {"sum": (1.0, None), "norm": (None, 9.0)}
+
+
+def shifted(x: np.ndarray) -> Any:
+    """Optimum at (1, 1, 1)/3 with the value 1/3; crashes far away."""
+    if x[0] > 4:
+        raise RuntimeError("crashed")
+    return float(x @ x), {"sum": float(x.sum()), "norm": float(x @ x)}
+
+
+def points_of(fun: Any, n: int, limits: Any = LIMITS, **options: Any) -> np.ndarray:
+    """All points of a run with models."""
+    seen: list[np.ndarray] = []
+
+    def recorded(x: np.ndarray) -> Any:
+        seen.append(np.array(x))
+        return fun(x)
+
+    options = {"rng": 3, "surrogate": True, **options}
+    fmnes.minimize(recorded, START, 1.0, constraints=limits, max_evaluations=n, **options)
+    return np.array(seen)
+
+
+def test_few_evaluations_find_an_optimum_on_a_limit() -> None:
+    options: dict[str, Any] = {"constraints": LIMITS, "rng": 1, "max_evaluations": 60}
+    found = fmnes.minimize(shifted, START, 1.0, **options)  # "auto": few evaluations
+    assert found.feasible and found.fun == pytest.approx(1 / 3, rel=1e-6)
+    plain = fmnes.minimize(shifted, START, 1.0, surrogate=False, **options)
+    assert found.fun - 1 / 3 < 0.1 * (plain.fun - 1 / 3)
+    assert found.constraints is not None
+    total, norm = found.constraints["sum"], found.constraints["norm"]
+    assert total.active and total.multiplier == pytest.approx(2 / 3, rel=0.05)
+    assert not norm.active
+
+
+def test_an_equality_and_a_crash_beside_it() -> None:
+    def fun(x: np.ndarray) -> Any:
+        if x[1] < 0.2:
+            raise RuntimeError("crashed")
+        return float((x[0] - 2) ** 2 + x[1] ** 2), {"circle": float(x @ x)}
+
+    limits = {"circle": fmnes.Constraint(1.0, 1.0, tolerance=1e-4)}
+    found = fmnes.minimize(
+        fun, [0.3, 1.5], 0.5, constraints=limits, rng=2, max_evaluations=150, surrogate=True
+    )
+    best = 5 - 4 * np.sqrt(0.96)  # on the circle, at the edge: x₁ = .2
+    assert found.feasible and found.fun == pytest.approx(best, rel=2e-2)
+
+
+def test_limits_that_never_hold_are_said() -> None:
+    def fun(x: np.ndarray) -> Any:
+        return float(x @ x), {"positive": float(x @ x) + 1.0}
+
+    found = fmnes.minimize(
+        fun, START, 1.0, constraints={"positive": (None, 0.0)}, rng=1, max_evaluations=80, surrogate=True
+    )
+    assert not found.feasible and not found.success and "positive" in found.message
+    assert found.x is not None and found.fun < 1.0  # near the least violated point
+
+
+def test_nan_outputs_are_failures_of_the_models_too() -> None:
+    def fun(x: np.ndarray) -> Any:
+        value, outputs = shifted(x)
+        return value, {**outputs, "sum": np.nan} if x[1] > 1.2 else outputs
+
+    found = fmnes.minimize(fun, START, 1.0, constraints=LIMITS, rng=1, max_evaluations=90, surrogate=True)
+    assert found.feasible and found.fun == pytest.approx(1 / 3, rel=1e-3)
+    assert 0 < found.n_infeasible < 60
+
+
+def test_points_do_not_depend_on_units() -> None:
+    wanted = points_of(shifted, 90)
+    factors = {"sum": 2.0**-20, "norm": 2.0**30}
+
+    def scaled(x: np.ndarray) -> Any:
+        value, outputs = shifted(x)
+        return 2.0**12 * value, {name: factors[name] * output for name, output in outputs.items()}
+
+    limits = {"sum": (factors["sum"], None), "norm": (None, 9 * factors["norm"])}
+    assert (points_of(scaled, 90, limits=limits) == wanted).all()
+
+
+@pytest.mark.parametrize("more", [{}, {"integers": [0, 0.25, 0]}, {"bounds": [(-3, 3)] * 3, "restarts": 2}])
+def test_a_run_that_stops_anywhere_is_resumed_bit_for_bit(tmp_path: Path, more: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"constraints": LIMITS, "rng": 4, "max_evaluations": 130, "surrogate": True}
+    whole = fmnes.minimize(shifted, START, 1.0, **options, **more)
+    calls = 0
+
+    def stops(x: np.ndarray) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls % 23 == 0:
+            raise KeyboardInterrupt
+        return shifted(x)
+
+    run = tmp_path / "run"
+    found = fmnes.minimize(stops, START, 1.0, run_dir=run, **options, **more)
+    while found.stop_reason is fmnes.StopReason.INTERRUPTED:
+        found = fmnes.resume(run, stops)
+    assert found == whole
+
+
+def asked(batch: int, n: int, folder: Path | None = None) -> list[np.ndarray]:
+    """The points of ask and tell; folder: saved and loaded after each answer."""
+    opt = Optimizer(START, 1.0, constraints=LIMITS, rng=1, surrogate=True, batch_size=batch)
+    found: list[np.ndarray] = []
+    while len(found) < n:
+        X = opt.ask()
+        found += list(np.array(X))
+        values = []
+        for x in X:
+            try:
+                values.append(shifted(x))
+            except RuntimeError:
+                values.append(None)
+        opt.tell(values)
+        if folder is not None:
+            opt.save(folder / "search.npz")
+            opt = Optimizer.load(folder / "search.npz")
+    return found
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_save_and_load_change_nothing(tmp_path: Path, batch: int) -> None:
+    wanted, found = asked(batch, 70), asked(batch, 70, tmp_path)
+    assert (np.array(wanted) == np.array(found)).all()
+
+
+def test_workers_get_points_together() -> None:
+    def sizes(batch: int) -> list[int]:
+        opt = Optimizer(START, 1.0, constraints=LIMITS, rng=1, surrogate=True, batch_size=batch)
+        found = []
+        for _ in range(6):
+            X = opt.ask()
+            found.append(len(X))
+            opt.tell([shifted(np.minimum(x, 3.9)) for x in X])
+        return found
+
+    assert max(sizes(3)[2:]) == 3 and max(sizes(1)[2:]) == 1
+    crew = fmnes.minimize(
+        shifted, START, 1.0, constraints=LIMITS, rng=1, max_evaluations=90, surrogate=True, workers=3
+    )
+    assert crew.feasible and crew.fun == pytest.approx(1 / 3, rel=1e-3)
+
+
+def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
+    opt = Optimizer(START, 1.0, constraints=LIMITS, rng=1, surrogate=True)
+    for _ in range(4):
+        opt.tell([shifted(np.minimum(x, 3.9)) for x in opt.ask()])
+    metadata, arrays = opt.dump()
+    assert Optimizer.restore(metadata, dict(arrays)).evaluations == opt.evaluations
+    for name, wrong in (
+        ("g", np.zeros((2, 2))),
+        ("f", np.full_like(arrays["surrogate.f"], np.nan)),
+        ("penalties", np.array([-1.0, 0.0])),
+        ("multipliers", np.array([np.nan, 0.0])),
+    ):
+        with pytest.raises(SnapshotError):
+            Optimizer.restore(metadata, {**arrays, f"surrogate.{name}": wrong})
+
+
+def test_many_limits_do_not_take_long_to_model() -> None:
+    normals = np.random.default_rng(1).standard_normal((1000, 4))
+
+    def fun(x: np.ndarray) -> Any:
+        return float((x - 2) @ (x - 2)), (normals @ x - 1).tolist()
+
+    opt = Optimizer(np.zeros(4), 0.3, constraints=[(None, 0.0)] * 1000, rng=1, surrogate=True)
+    chosen = 0
+    for _ in range(25):
+        opt.tell([fun(x) for x in opt.ask()])
+        assert isinstance(opt._surrogate, LimitedSurrogate)
+        known = np.isfinite(opt._surrogate.f)
+        chosen = max(chosen, len(opt._surrogate._nearly_violated(opt._surrogate.g[known])))
+    assert chosen == limited.MOST_LIMITS
+    assert opt.best.x is not None and (normals @ opt.best.x <= 1).all() and opt.best.fun < 15.5
+
+
+def test_merits_are_the_values_and_the_violations() -> None:
+    limits = read_constraints({"a": (None, 1.0), "b": (2.0, 2.0)})
+    assert limits is not None
+    opt = Optimizer([0.0, 0.0], 1.0, constraints=limits, rng=1, surrogate=True)
+    models = opt._surrogate
+    assert isinstance(models, LimitedSurrogate)
+    rows = [(1.0, [0.0, 2.0]), (0.0, [3.0, 2.0]), (5.0, [0.0, 4.0]), (np.nan, [0.0, 0.0])]
+    for i, (value, outputs) in enumerate(rows):
+        models.add(np.array([float(i), 0.0]), value, outputs=np.array(outputs))
+    models.penalties = np.array([10.0, 1.0])
+    merits = models._merits(models.f, models.g)
+    tolerance = limits.tolerance[1]
+    assert merits[:3] == pytest.approx([1.0, 20.0, 5.0 + 2.0 - tolerance]) and np.isnan(merits[3])
+
+
+def test_the_oldest_points_are_forgotten_with_their_outputs() -> None:
+    opt = Optimizer([0.0, 0.0], 1.0, constraints={"sum": (1.0, None)}, rng=1)
+    use_surrogate(opt)
+    models = opt._surrogate
+    assert isinstance(models, LimitedSurrogate)
+    models.data.most = 50
+    models.begin_search()
+    for i in range(120):
+        models.add(np.array([float(i), 0.0]), float(i), outputs=np.array([float(i)]))
+        models.propose(None)
+    assert len(models.data) <= 55 and models.f[-1] == 119.0 and models.g[-1, 0] == 1.0 - 119.0
+    assert (models.f == models.points(models.data.u)[:, 0]).all()
