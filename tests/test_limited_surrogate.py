@@ -15,6 +15,7 @@ from fmnes.errors import SnapshotError
 from fmnes.search.modelled import use_surrogate
 from fmnes.surrogate import limited
 from fmnes.surrogate.limited import LimitedSurrogate
+from fmnes_bench.constraints import PROBLEMS
 
 START = [2.0, 1.0, -1.0]
 LIMITS = {"sum": (1.0, None), "norm": (None, 9.0)}
@@ -50,6 +51,34 @@ def test_few_evaluations_find_an_optimum_on_a_limit() -> None:
     total, norm = found.constraints["sum"], found.constraints["norm"]
     assert total.active and total.multiplier == pytest.approx(2 / 3, rel=0.05)
     assert not norm.active
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_g06_takes_few_evaluations(seed: int) -> None:
+    def g06(x: np.ndarray) -> tuple[float, list[float]]:
+        f = (x[0] - 10) ** 3 + (x[1] - 20) ** 3
+        outer = (x[0] - 6) ** 2 + (x[1] - 5) ** 2 - 82.81
+        return f, [100 - (x[0] - 5) ** 2 - (x[1] - 5) ** 2, outer]
+
+    found = fmnes.minimize(
+        g06, bounds=[(13, 100), (0, 100)], constraints=[(None, 0)] * 2, rng=seed, max_evaluations=300
+    )
+    assert found.feasible and found.fun == pytest.approx(-6961.8138756, rel=1e-6)
+
+
+def test_a_success_is_right() -> None:
+    problem = PROBLEMS["spring"]
+    for seed in range(3):
+        found = fmnes.minimize(
+            lambda x: (problem.f(x), [float(g) for g in problem.g(x)]),
+            bounds=list(zip(problem.lower, problem.upper, strict=True)),
+            constraints=[(None, 0.0)] * 4,
+            rng=seed,
+            max_evaluations=400,
+            surrogate=True,
+        )
+        assert found.feasible and found.constraints is not None
+        assert not found.success or found.fun == pytest.approx(problem.best, rel=1e-4)
 
 
 def test_an_equality_and_a_crash_beside_it() -> None:
