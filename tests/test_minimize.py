@@ -426,7 +426,7 @@ def test_an_objective_may_keep_its_points() -> None:
         kept.append(x)
         return sphere(x)
 
-    result = minimize(fun, X0, 0.7, rng=1, max_evaluations=60)
+    result = minimize(fun, X0, 0.7, rng=1, max_evaluations=60, noise=False)
     assert len({x.tobytes() for x in kept}) == 60
     assert min(map(sphere, kept)) == result.fun
 
@@ -486,7 +486,9 @@ def test_no_point_is_evaluated_twice_after_minus_infinity() -> None:
         return np.where(X[:, 0] < 0.5, -np.inf, spheres(X))
 
     with warns_of_minus_infinity():
-        result = minimize(values, X0, 0.7, vectorized=True, rng=1, max_evaluations=333, target=-1.0)
+        result = minimize(
+            values, X0, 0.7, vectorized=True, rng=1, max_evaluations=333, target=-1.0, noise=False
+        )
     assert result.n_infeasible > 0
     assert len(rows) == len(set(rows)) == result.nfev
 
@@ -892,7 +894,7 @@ def test_the_history_has_one_row_per_generation() -> None:
     assert 0 < history["feasible_share"].mean() < 1
     complete = minimize(failing(lambda: math.nan), X0, 0.7, rng=1, max_evaluations=400, **count)
     assert (1 - history["feasible_share"]).sum() * 10 == pytest.approx(complete.n_infeasible)
-    long = minimize(sphere, [1.0], 0.7, rng=1, xtol=None, ftol=None, max_evaluations=1201)
+    long = minimize(sphere, [1.0], 0.7, rng=1, xtol=None, ftol=None, max_evaluations=1201, noise=False)
     np.testing.assert_array_equal(long.history["generation"], np.arange(1, 301))  # beyond one doubling
 
 
@@ -906,7 +908,7 @@ def test_the_seed_of_an_unseeded_run_repeats_it() -> None:
 
 def test_the_loop_is_what_a_user_can_do_by_hand() -> None:
     fun = failing(lambda: math.nan)
-    plain: dict[str, Any] = {"evaluate_start": False, "second_look": False}
+    plain: dict[str, Any] = {"evaluate_start": False, "second_look": False, "noise": False}
     result = minimize(fun, X0, 0.7, rng=1, bounds=(-9.0, 9.0), **plain)
     opt = fmnes.Optimizer(X0, 0.7, rng=1, bounds=(-9.0, 9.0))
     while opt.stop_reason is None:

@@ -159,7 +159,8 @@ def test_the_first_generation_of_a_restart_is_no_sign_of_a_bug(tmp_path: Path) -
             raise ValueError("solver crashed")
         return 1.0  # flat: ends with FLAT after 144 evaluations, then restarts
 
-    first = minimize(fun, [1.0, 2.0], 0.5, rng=1, population_size=8, restarts=1, run_dir=tmp_path / "run")
+    options: dict[str, Any] = {"rng": 1, "population_size": 8, "restarts": 1, "noise": False}
+    first = minimize(fun, [1.0, 2.0], 0.5, run_dir=tmp_path / "run", **options)
     assert first.n_infeasible == 16
     again = resume(tmp_path / "run", fun, max_evaluations=10**6)
     assert len(calls) == len(set(calls)) == first.nfev == again.nfev

@@ -19,7 +19,7 @@ import pytest
 import fmnes
 from fmnes import Failure, Result, StopReason, View
 from fmnes.constraints import ConstraintResult
-from fmnes.result import Best, Columns
+from fmnes.result import Best, Columns, Noise
 from fmnes.run.history import COLUMNS, History
 from tests.rows import through
 
@@ -250,6 +250,9 @@ OTHER: dict[str, Any] = {
     "n_repeated": 1,
     "parameters": {"a": fmnes.Real(0, 1), "b": fmnes.Real(0, 1)},
     "constraints": {"a": ConstraintResult(1.0, None, 2.0, 0.0, True, False, 0.0)},
+    "noise": Noise(0.1, 0.5, 3, "one"),
+    "fun_error": 0.1,
+    "best_seen": Best(np.array([1.0, 2.0]), 1.0, 3),
 }
 
 

@@ -192,6 +192,7 @@ def test_every_reason_has_its_own_words() -> None:
         "REPEATED",
         "STALLED",
         "HOPELESS",
+        "NOISE",
     }
     assert {reason.name for reason in StopReason if reason.converged} == {"XTOL", "FTOL", "REPEATED"}
 

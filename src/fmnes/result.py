@@ -62,11 +62,12 @@ class StopReason(enum.Enum):
     REPEATED = "every point it would try was evaluated before"
     STALLED = "no better value is found, and the steps stay long"
     HOPELESS = "an earlier search has found a better value than this one can reach"
+    NOISE = "the values differ by chance, and their average no longer falls by more than its error"
 
     @property
     def converged(self) -> bool:
-        """Whether the search has settled: XTOL, FTOL or REPEATED."""
-        return self in (StopReason.XTOL, StopReason.FTOL, StopReason.REPEATED)
+        """Whether the search has settled: XTOL, FTOL, REPEATED or NOISE."""
+        return self in (StopReason.XTOL, StopReason.FTOL, StopReason.REPEATED, StopReason.NOISE)
 
     @property
     def restartable(self) -> bool:
@@ -87,6 +88,7 @@ _RESTARTABLE = frozenset(
         StopReason.REPEATED,
         StopReason.STALLED,
         StopReason.HOPELESS,
+        StopReason.NOISE,
     }
 )
 
@@ -304,6 +306,57 @@ class Failure(EqualByValue):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Noise(EqualByValue):
+    """The noise of an objective whose values differ at the same point.
+
+    Attributes
+    ----------
+    standard_deviation : float
+        The standard deviation of one evaluation: at `Result.x` if it was evaluated again, else at points of
+        the last generations.
+    level : float or None
+        The difference of two values at one point as a share of the spread of the values of a generation,
+        from 0 to 1, on average. Above 0.3 the search takes smaller steps. None if the search compared only
+        its best point.
+    compared : int
+        How many points the search has evaluated twice.
+    found : str
+        The first values that differed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fmnes
+    >>> chance = np.random.default_rng(1)
+    >>> def measure(x):
+    ...     return float(x @ x) + 0.1 * chance.standard_normal()
+    >>> result = fmnes.minimize(measure, [3.0, 2.0], 0.5, rng=1, max_evaluations=2000)
+    >>> 0.05 < result.noise.standard_deviation < 0.2
+    True
+    """
+
+    standard_deviation: float
+    level: float | None
+    compared: int
+    found: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as JSON data.
+
+        Returns
+        -------
+        dict
+            Plain data that `json.dumps` accepts.
+        """
+        return {
+            "standard_deviation": _number(self.standard_deviation),
+            "level": self.level,
+            "compared": self.compared,
+            "found": self.found,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Result(EqualByValue, Generic[X]):
     """What `minimize` returns. Names that SciPy's OptimizeResult has mean the same here.
 
@@ -356,6 +409,14 @@ class Result(EqualByValue, Generic[X]):
     constraints : dict of str to ConstraintResult or None
         With `constraints`: each output with limits, its value at `x`, whether the limits are satisfied and
         active, and what they cost.
+    noise : Noise or None
+        If values at the same point differ: by how much, and how that was found. `x` is then the point with
+        the best estimated mean, usually `x_mean`, and `fun` is the average of several evaluations there.
+        None if no value differed, or none was compared.
+    fun_error : float or None
+        With noise the standard error of `fun`; None without.
+    best_seen : Best or None
+        With noise the luckiest single value and its point; None without.
 
     Examples
     --------
@@ -384,6 +445,9 @@ class Result(EqualByValue, Generic[X]):
     parameters: dict[str, Any] | None = None
     evaluations: Evaluations | None = field(default=None, repr=False, compare=False)
     constraints: dict[str, ConstraintResult] | None = None
+    noise: Noise | None = None
+    fun_error: float | None = None
+    best_seen: Best[X] | None = None
 
     @property
     def feasible(self) -> bool:
@@ -437,6 +501,9 @@ class Result(EqualByValue, Generic[X]):
             "constraints": None
             if self.constraints is None
             else {name: found.as_json() for name, found in self.constraints.items()},
+            "fun_error": _number(self.fun_error),
+            "noise": None if self.noise is None else self.noise.as_json(),
+            "best_seen": _best_as_json(self.best_seen),
         }
 
     def __eq__(self, other: object) -> bool:
@@ -459,6 +526,17 @@ def _untimed(result: Result) -> Result:
     """Without how long it took."""
     history = {name: column for name, column in result.history.items() if name != "seconds"}
     return replace(result, history=cast(Columns, history))
+
+
+def _best_as_json(best: Best | None) -> dict[str, Any] | None:
+    if best is None or best.x is None:
+        return None
+    return {"x": _plain(best.x), "fun": best.fun, "evaluation": best.evaluation}
+
+
+def _number(value: float | None) -> float | None:
+    """A number as JSON data, which has no NaN."""
+    return value if value is not None and np.isfinite(value) else None
 
 
 def _plain(x: Any) -> Any:

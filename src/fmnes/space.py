@@ -178,6 +178,7 @@ class Space:
             x_mean=self.named(result.x_mean),
             failures=[replace(f, x=self.table(f.x) if len(f.x) else f.x) for f in result.failures],
             parameters=self.parameters,
+            best_seen=None if result.best_seen is None else self.best(result.best_seen),
         )
 
     # -- on disk ------------------------------------------------------------------------------------------

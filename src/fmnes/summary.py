@@ -57,18 +57,35 @@ def _rows(result: Result, fully: bool) -> dict[str, list[str]]:
     """{field: lines about it}"""
     rows = {
         "x": _by_name(result.x) if fully and isinstance(result.x, dict) else [_in_one_line(result.x)],
-        "fun": [_number(result.fun)],
+        "fun": [value_of(result)],
         "success": [str(result.success)],
         "stop_reason": [_ending(result)],
         "nfev": [_evaluations(result)],
     }
     if fully and result.constraints is not None:
         rows["constraints"] = limits_in_lines(result.constraints)
+    if result.noise is not None:
+        rows["noise"] = [noise_of(result)]
     if fully and result.failures:
         rows["failures"] = [f"{f.count} × {short(f.reason, REASON)}" for f in result.failures[:REASONS]]
         if (more := len(result.failures) - REASONS) > 0:
             rows["failures"].append(f"... {more} more reasons")
     return rows
+
+
+def value_of(result: Result) -> str:
+    """The value, with its standard error if it is an average."""
+    error = "" if result.fun_error is None else f" ± {result.fun_error:.2g}"
+    return _number(result.fun) + error
+
+
+def noise_of(result: Result) -> str:
+    """How much values at the same point differ."""
+    assert result.noise is not None
+    deviation, size = result.noise.standard_deviation, abs(result.fun)
+    share = f" ({100 * deviation / size:.2g} %)" if 0 < size < np.inf and deviation < size else ""
+    seen = "" if result.best_seen is None else f"; the luckiest value is {_number(result.best_seen.fun)}"
+    return f"values at the same point differ by about {deviation:.2g}{share}{seen}"
 
 
 def limits_in_lines(constraints: dict[str, ConstraintResult]) -> list[str]:

@@ -233,6 +233,7 @@ _SEARCH = (
     "ftol",
     "rng",
     "constraints",
+    "noise",
 )
 
 Problem = Annotated[Path, typer.Argument(metavar="PROBLEM.toml", help="A problem file.")]
@@ -360,7 +361,8 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         opt = Optimizer(problem.space.parameters, **{name: run[name] for name in _SEARCH if name in run})
         others = {name: value for name, value in run.items() if name in _OTHERS}
         settings = Settings(**{**_OTHERS, **others})
-        wants_surrogate(run.get("surrogate", "auto"), settings, opt, program=True, plain=False)
+        noisy = opt.noise is not None and opt.noise.sampled
+        wants_surrogate(run.get("surrogate", "auto"), settings, opt, program=True, plain=noisy)
         check_origin(opt, settings.restart_from)
         if "warm_start" in run:
             reading.check_run(Path(run["warm_start"]))

@@ -67,6 +67,7 @@ RUN = (
     "restart_from",
     "second_look",
     "surrogate",
+    "noise",
     "evaluate_start",
     "warm_start",
     "run_dir",

@@ -140,6 +140,10 @@ def minimize(
         bool | None,
         typer.Option(help="Models of the values and failures that save evaluations, or none; else as fits."),
     ] = None,
+    noise: Annotated[
+        bool | None,
+        typer.Option(help="Values at the same point differ, or never do; else the run finds out."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="The same seed gives the same run.", parser=whole, metavar="INTEGER")
     ] = None,
@@ -159,6 +163,7 @@ def minimize(
         "population_size": population_size,
         "restarts": _restarts(restarts),
         "surrogate": surrogate,
+        "noise": noise,
     }
     typed = {name: value for name, value in flags.items() if value is not None}
     options = {**problem.run, **typed}

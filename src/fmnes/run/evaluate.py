@@ -21,6 +21,7 @@ from fmnes.run.interrupts import StopRequestWatcher
 from fmnes.run.recording import Recorder
 from fmnes.run.snapshots import RunState
 from fmnes.search.counting import attained_values
+from fmnes.search.noise_watch import single_target
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import redraws_failed
 
@@ -235,7 +236,7 @@ def attained(opt: Optimizer, outcome: Outcome) -> float:
 
 def _hits(outcomes: list[Outcome | None], opt: Optimizer) -> bool:
     """Whether the target is reached and all earlier slots are evaluated: later ones change nothing."""
-    target = opt.target
+    target = single_target(opt)
     if target is None:
         return False
     for outcome in outcomes:

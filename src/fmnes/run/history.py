@@ -16,7 +16,7 @@ from fmnes._text import MAX_ALIKE, kind_of
 from fmnes.constraints import read_constraint_results
 from fmnes.errors import FmnesError, RunError, SnapshotError, warn
 from fmnes.outcome import Outcome, from_number
-from fmnes.result import Columns, Failure, Result, StopReason, Vector, View
+from fmnes.result import Best, Columns, Failure, Noise, Result, StopReason, Vector, View
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import Arrays
 
@@ -239,7 +239,12 @@ def store_result(directory: RunDirectory, result: Result, history: History, fail
     """Store the result, which is in the search's numbers. A full disk only causes a warning."""
     data = result.as_json()
     if len(result.x_mean) > MAX_RESULT_DIMENSION:
-        data |= {"x": None, "x_mean": None, "failures": [{**f, "first_x": None} for f in data["failures"]]}
+        data |= {
+            "x": None,
+            "x_mean": None,
+            "best_seen": None,
+            "failures": [{**f, "first_x": None} for f in data["failures"]],
+        }
     ending = None
     if result.stop_reason is not StopReason.STORAGE:  # a full disk needs its last bytes for the rest
         covariance = result.covariance
@@ -290,7 +295,28 @@ def result_from_json(data: dict[str, Any], d: int | None) -> Result:
         covariance=_square(data.get("covariance"), d),
         n_repeated=int(data["n_repeated"]),
         constraints=read_constraint_results(data.get("constraints")),
+        noise=_noise(data.get("noise")),
+        fun_error=None if data.get("fun_error") is None else float(data["fun_error"]),
+        best_seen=_best(data.get("best_seen"), d),
     )
+
+
+def _noise(found: Any) -> Noise | None:
+    if found is None:
+        return None
+    deviation, level = found["standard_deviation"], found["level"]
+    return Noise(
+        standard_deviation=np.nan if deviation is None else float(deviation),
+        level=None if level is None else float(level),
+        compared=int(found["compared"]),
+        found=str(found["found"]),
+    )
+
+
+def _best(found: Any, d: int | None) -> Best | None:
+    if found is None:
+        return None
+    return Best(_array(found["x"], d), float(found["fun"]), int(found["evaluation"]))
 
 
 def _array(found: Any, *shape: int | None) -> NDArray[np.float64] | None:

@@ -10,6 +10,7 @@ from fmnes.result import Result, Stop, View
 from fmnes.run.restarts import Plan
 from fmnes.run.settings import BOX
 from fmnes.run.snapshots import RunState
+from fmnes.search.optimizer import Optimizer
 
 _ORIGIN_WORDS: dict[Any, str] = {
     "best": "the best point",
@@ -50,6 +51,20 @@ def observed(view: View) -> None:
         view.n_infeasible,
         view.best.fun,
         view.sigma,
+    )
+
+
+def noise_seen(opt: Optimizer) -> None:
+    noise = opt.noise
+    assert noise is not None and noise.found is not None
+    size = max(abs(noise.found.first), abs(noise.found.again))
+    logger.info(
+        "the objective is noisy: values at the same point differ by about %.2g (%.2g %%): %.9g and %.9g, at "
+        "evaluation %d",
+        noise.deviation,
+        100 * noise.deviation / size if size else 0.0,
+        *noise.found,
+        noise.found_at,
     )
 
 

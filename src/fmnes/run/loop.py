@@ -15,8 +15,9 @@ from fmnes.evaluation.evaluator import Evaluator
 from fmnes.identity import START, EvaluationId
 from fmnes.outcome import bug_name
 from fmnes.progress import Progress
-from fmnes.result import Result, Stop, StopReason, View
+from fmnes.result import Best, Result, Stop, StopReason, View
 from fmnes.run import log_messages
+from fmnes.run.answering import evaluate_answer, last_evaluations, noise_in_words
 from fmnes.run.checks import LostEvaluations, OutcomeChecks
 from fmnes.run.evaluate import (
     Batch,
@@ -45,11 +46,18 @@ from fmnes.run.restarts import (
 from fmnes.run.settings import BOX, Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.run.state import ConfirmedSearch, StartPoint, StoppedWorking
-from fmnes.search.answer import answer_of, constraints_at, ends_within_limits, violated_in_words
+from fmnes.search.answer import (
+    constraints_at,
+    ends_within_limits,
+    estimate,
+    noise_fields,
+    noisy,
+    violated_in_words,
+)
 from fmnes.search.counting import note_outside, note_start
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.restart import again, again_in_box
-from fmnes.search.stopping import budget_spent, fails_at, limit_reached, steps_below, stop_at, target_reached
+from fmnes.search.stopping import budget_spent, fails_at, limit_reached, steps_below, stop_at, target_stop
 
 # -- From one search to the next
 
@@ -59,7 +67,7 @@ _GENERATION_BEST = COLUMNS.index("generation_best")
 def run_limit_reached(state: RunState, settings: Settings) -> Stop | None:
     """Why the run ends by the target or the budget of all searches together, if so."""
     best = state.totals.best_with(state.opt)
-    return target_reached(best, state.opt.target) or budget_spent(state.evaluations, settings.max_evaluations)
+    return target_stop(state.opt, best) or budget_spent(state.evaluations, settings.max_evaluations)
 
 
 def evaluations_left(state: RunState, settings: Settings) -> int | None:
@@ -69,7 +77,7 @@ def evaluations_left(state: RunState, settings: Settings) -> int | None:
 def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> Plan | None:
     """The next search, or None if the run is over. timed: there is a deadline."""
     left = evaluations_left(state, settings)
-    if not stop.reason.restartable or (left is not None and left <= 0):
+    if not stop.reason.restartable or (left is not None and left - state.last_answers <= 0):
         return None
     if stop.reason is StopReason.NO_FEASIBLE and state.opt.exploring is not None:
         return None  # no point of the whole box has worked
@@ -77,7 +85,8 @@ def plan_next(state: RunState, settings: Settings, stop: Stop, timed: bool) -> P
         searches_until(state, stop),
         restarts=settings.restarts,
         restart_from=settings.restart_from or (BOX if state.opt.restarts_in_box else "start"),
-        look=settings.second_look and state.opt.target is None,
+        # A second look compares single values, which noise makes different.
+        look=settings.second_look and state.opt.target is None and not noisy(state.opt),
         limited=left is not None or timed,
         even=state.opt.strategy.mirrored,
         rng=state.opt.rng,
@@ -190,12 +199,21 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
     last = opt.result(stop)
     best = totals.best_with(opt)
     searches = searches_until(state, stop)
+    answer, error = estimate(opt, best)
+    again = state.answer if noisy(opt) else None
+    if again is not None:
+        answer, error = Best(again.x, again.mean, 0), again.error
     reached = opt.target is not None and best.fun <= opt.target
-    answer = answer_of(opt, best)
+    if noisy(opt):
+        met = opt.target is not None and again is not None and again.mean <= opt.target
+        reached = met and stop.reason is StopReason.TARGET
     settled = opt.target is None and np.isfinite(best.fun) and has_converged(searches, second_look)
+    fields = noise_fields(opt, best, error)
+    if again is not None:
+        fields["noise"] = replace(fields["noise"], standard_deviation=again.deviation)
     failures = state.failures.failures()
     stop, found = ending(searches)
-    message = stop.message + found + violated_in_words(opt, best)
+    message = stop.message + found + violated_in_words(opt, best) + noise_in_words(opt, again)
     unknown = opt.exploring is not None and best.x is None
     nothing = stop.reason is StopReason.NO_FEASIBLE or unknown
     if unknown and stop.reason is not StopReason.NO_FEASIBLE:
@@ -210,9 +228,9 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
         x=None if answer.x is None else answer.x.copy(),
         fun=answer.fun,
         constraints=constraints_at(opt, best),
-        success=bool(reached or settled),
+        success=bool(reached or (settled and (not noisy(opt) or (again is not None and again.trusted)))),
         message=message,
-        nfev=state.evaluations,
+        nfev=state.evaluations + state.last_answers,
         nit=totals.generations + last.nit,
         n_infeasible=totals.infeasible + last.n_infeasible,
         n_repeated=totals.repeated + last.n_repeated,
@@ -221,6 +239,7 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
         second_looks=sum(searched.kind == "look" for searched in searches),
         failures=failures,
         history=state.history.columns(),
+        **fields,
     )
 
 
@@ -264,6 +283,7 @@ class Loop:
         self._snapshots = snapshots
         self._seen = -1
         """The last generation that was observed."""
+        self._said_noise = noisy(state.opt)
         state.opt.timed = deadline is not None
 
     def run(self) -> Result:
@@ -295,6 +315,7 @@ class Loop:
             except ArgumentError:  # the population does not fit into memory
                 break
             self._work.losses.clear()
+            self._said_noise = self._said_noise or noisy(state.opt)
             log_messages.searches_again(plan, stop, state.evaluations)
             stop = self._run_one()
         if stop.reason in (StopReason.MAX_EVALUATIONS, StopReason.TARGET):
@@ -352,7 +373,7 @@ class Loop:
                     )
                 except KeyboardInterrupt:
                     stop = work.interrupted()
-        return stop
+        return evaluate_answer(work, self._settings, stop)
 
     def _look(self) -> Stop | None:
         """Observe a generation that has just ended; returns a reason to stop."""
@@ -364,6 +385,10 @@ class Loop:
             if opt.generation != self._seen:
                 self._seen = opt.generation
                 self._work.note_failures()
+                stop = stop or last_evaluations(self.state, self._settings)
+                if noisy(opt) and not self._said_noise:
+                    self._said_noise = True
+                    log_messages.noise_seen(opt)
                 stop = self._observe(view) or stop
                 stop = stop or self._take_snapshot()
         return stop

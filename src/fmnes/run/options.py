@@ -41,6 +41,7 @@ class SearchOptions(TypedDict, total=False):
     covariance: ArrayLike | None
     constraints: Any
     overlap: float
+    noise: Literal["auto"] | bool
 
 
 class OptimizerOptions(SearchOptions, total=False):

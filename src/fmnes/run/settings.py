@@ -255,6 +255,7 @@ def describe_search(opt: Optimizer) -> dict[str, Any]:
         "xtol": opt.xtol,
         "ftol": opt.ftol,
         "surrogate": opt.surrogate,
+        "noise": opt.noise is not None,
     }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from fmnes._logging import logger
 from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
 from fmnes.run.history import History, Ledger
-from fmnes.run.state import Searches, StartPoint, Streak, Totals
+from fmnes.run.state import Answer, Searches, StartPoint, Streak, Totals
 from fmnes.search.optimizer import Optimizer
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import Arrays
@@ -39,6 +39,10 @@ class RunState:
     seed: int | None = None
     start: StartPoint = field(default_factory=StartPoint)
     streak: Streak = field(default_factory=Streak)
+    answer: Answer | None = None
+    """With noise: the best point of the searches that have ended, evaluated several times."""
+    last_answers: int = 0
+    """Evaluations of the answer at the end of the budget. Not saved: with a larger budget the run goes on."""
     began_with: InitVar[Searches | None] = None
     """None: with the search that `opt` is."""
 
@@ -65,8 +69,11 @@ class RunState:
             "failures": failures,
             "start": self.start.dump(),
             "streak": self.streak.dump(),
+            **({} if self.answer is None else {"answer": self.answer.dump()}),
             **searches,
         }
+        if self.answer is not None:
+            arrays["answer.x"] = self.answer.x
         return metadata, {**arrays, **best, **more, "history": rows, "failures": points}
 
     @classmethod
@@ -87,7 +94,8 @@ class RunState:
                 None if run["seed"] is None else int(run["seed"]),
                 StartPoint.restore(run["start"]),
                 Streak.restore(run["streak"]),
-                Searches.restore(run, arrays, opt, totals.restarts),
+                Answer.restore(run["answer"], arrays["answer.x"], len(opt.x0)) if "answer" in run else None,
+                began_with=Searches.restore(run, arrays, opt, totals.restarts),
             )
         except (FmnesError, KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise SnapshotError(f"found an unusable snapshot ({type(error).__name__}: {error})") from None

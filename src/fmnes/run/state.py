@@ -122,6 +122,30 @@ class Searches:
         return cls(first, Plan(kind, count(size), float(step), origin), past, confirmed_search)
 
 
+class Answer(NamedTuple):
+    """A point that was evaluated several times, because of noise."""
+
+    x: Vector
+    mean: float
+    error: float
+    """The standard error of the mean."""
+    deviation: float
+    """The standard deviation of one value."""
+    trusted: bool
+    """Whether the search had fallen visibly, no longer fell, and the values agree with its last ones."""
+
+    def dump(self) -> list[Any]:
+        return [self.mean, self.error, self.deviation, self.trusted]
+
+    @classmethod
+    def restore(cls, saved: list[Any], x: NDArray[Any], d: int) -> Answer:
+        *numbers, trusted = saved
+        mean, error, deviation = map(float, numbers)
+        if type(trusted) is not bool or not all(map(np.isfinite, (mean, error, deviation))):
+            raise ValueError(f"an answer of {saved}")
+        return cls(finite(x, (d,)), mean, error, deviation, trusted)
+
+
 # -- Totals
 
 _NONE = Best(None, np.inf, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,11 +29,13 @@ def result_of(search: Optimizer, stop: Stop | None) -> Result[Any]:
     reason = stop.reason if stop else None
     settled = reason is not None and reason.converged and np.isfinite(search._best.fun)
     settled = settled and search.steps_supported and ends_within_limits(search)
-    best = answer_of(search, search._best)
+    best, error = estimate(search, search._best)
     result: Result[Any] = Result(
         x=None if best.x is None else best.x.copy(),
         fun=best.fun,
-        success=bool(reason is StopReason.TARGET or (search.target is None and settled)),
+        success=bool(
+            (reason is StopReason.TARGET or (search.target is None and settled)) and not noisy(search)
+        ),
         stop_reason=reason,
         message=(stop.message if stop else "still running") + violated_in_words(search, search._best),
         constraints=constraints_at(search, search._best),
@@ -44,6 +47,7 @@ def result_of(search: Optimizer, stop: Stop | None) -> Result[Any]:
         seed=search.seed,
         covariance=_small_covariance(search),
         sigma0=search._start.sigma,
+        **noise_fields(search, search._best, error),
     )
     return result if search.space is None else search.space.result(result)
 
@@ -53,6 +57,54 @@ def answer_of(search: Optimizer, best: Best[Any]) -> Best[Any]:
     if best.x is None and search._constrained is not None and search._constrained.best.least_x is not None:
         return Best(search._constrained.best.least_x, search._constrained.best.least_fun, 0)
     return best
+
+
+def noisy(search: Optimizer) -> bool:
+    """Whether values at the same point differ."""
+    return search.noise is not None and search.noise.seen
+
+
+def estimate(search: Optimizer, best: Best[Any]) -> tuple[Best[Any], float]:
+    """Return the point of a result that was not evaluated again, its estimated value, and the standard error.
+
+    best: the best value. Without noise it is the answer. Where noise hides the differences, the mean of the
+    distribution is better than the luckiest point; its value is that of the points around it.
+    """
+    noise = search.noise
+    if noise is None or not noise.seen:
+        return answer_of(search, best), math.nan
+    recent = noise.course.recent
+    if not noise.slows_down or not math.isfinite(recent.error) or search.surrogate:
+        return best, noise.deviation
+    x = search._distribution.nearest(search._distribution.mean)
+    return Best(x, recent.mean, 0), recent.error
+
+
+def candidates_of(search: Optimizer) -> list[Any]:
+    """Return the points that may be the answer of a noisy search, the likelier first.
+
+    They are the mean and the luckiest point; with models, which evaluate few points, in the other order.
+    """
+    best, mean = search._best.x, search._distribution.nearest(search._distribution.mean)
+    if best is None or np.array_equal(best, mean):
+        return [mean]
+    return [best, mean] if search.surrogate else [mean, best]
+
+
+def generation_size(search: Optimizer) -> int:
+    """Return the most evaluations of the next generation, with one of a point that it repeats."""
+    return search._distribution.population_size + 1
+
+
+def noise_fields(search: Optimizer, best: Best[Any], error: float) -> dict[str, Any]:
+    """Return the fields of a result that say something about noise; best: the luckiest value."""
+    if search.noise is None or not search.noise.seen:
+        return {}
+    return {
+        "noise": search.noise.summary(),
+        "fun_error": error if math.isfinite(error) else None,
+        "best_seen": best if best.x is not None else None,
+    }
 
 
 def constraints_at(search: Optimizer, best: Best[Any]) -> dict[str, ConstraintResult] | None:

@@ -11,6 +11,7 @@ from fmnes.constraints import Limits
 from fmnes.errors import FmnesError, SnapshotError
 from fmnes.search.explorer import Explorer
 from fmnes.search.generation import Generation
+from fmnes.search.noise_watch import NoiseWatch
 from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.start import Start
 from fmnes.search.stopping import Gains
@@ -53,7 +54,7 @@ def dump(search: Optimizer) -> Saved:
     arrays: dict[str, NDArray[Any]] = {"feasible_share": np.asarray(search._feasible_share)}
     always = (search._start, search._distribution, search._recent, search._archive)
     parts = [part.dump() for part in always] + [dump_best(search._best)]
-    optional = (search._explorer, search.gains, search._surrogate, search._constrained)
+    optional = (search._explorer, search.gains, search._surrogate, search._constrained, search.noise)
     parts += [part.dump() for part in optional if part is not None]
     if search._current is not None:
         parts.append(search._current.dump())
@@ -127,6 +128,7 @@ def _restore(cls: type[Search], metadata: dict[str, Any], arrays: dict[str, NDAr
             raise SnapshotError("an exploration of a box without finite bounds")
         opt._explorer = Explorer(start.finite_bounds)
         opt._explorer.restore(metadata, arrays)
+    opt.noise = NoiseWatch.restore(metadata, arrays) if "noise" in metadata else None
     opt.gains = Gains.restored(metadata, arrays, d) if "gains" in metadata else None
     if opt.overlap_scheduler is not None:
         opt.overlap_scheduler.restore(metadata, arrays)
@@ -139,7 +141,7 @@ def _restore(cls: type[Search], metadata: dict[str, Any], arrays: dict[str, NDAr
             drawn.population_size,
             d,
             drawn.width,
-            any_size=opt._surrogate is not None or opt._constrained is not None,
+            any_size=opt._surrogate is not None or opt._constrained is not None or "repeat" in metadata,
             n_outputs=opt._n_outputs,
         )
         _check_duplicates(opt, opt._current)

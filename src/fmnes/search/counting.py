@@ -18,6 +18,7 @@ from fmnes.result import Best, Vector, X
 from fmnes.search.drawing import redraw, sample
 from fmnes.search.generation import Generation, feasible_values
 from fmnes.search.modelled import next_round
+from fmnes.search.noise_watch import single_target
 from fmnes.search.points import Name, Point, digest_of, read_values
 from fmnes.search.update import end_generation
 
@@ -81,7 +82,7 @@ def tell_all(search: Optimizer, values: Any) -> None:
         kept = slice(None) if lost is None else ~lost
         current.keep(slots[kept], f[kept], None if outputs is None else outputs[kept])
         return _count_in_order(search, current)
-    if search.target is not None and (hits := _hits(search, f, outputs)).size:
+    if single_target(search) is not None and (hits := _hits(search, f, outputs)).size:
         # Values count in slot order up to the first that reaches the target.
         lost = np.zeros(len(f), dtype=bool) if lost is None else lost
         lost[hits[0] + 1 :] = True
@@ -148,9 +149,10 @@ def _count_in_order(search: Optimizer, current: Generation, go_on: bool = False)
     slots = current.next_out_of_order()
     f = current.f[slots]
     outputs = None if current.outputs is None else current.outputs[slots]
-    if search.target is not None and not go_on:
+    target = single_target(search)
+    if target is not None and not go_on:
         reached = _hits(search, f, outputs)
-        n = 0 if search._best.fun <= search.target else reached[0] + 1 if reached.size else len(f)
+        n = 0 if search._best.fun <= target else reached[0] + 1 if reached.size else len(f)
         slots, f = slots[:n], f[:n]
         outputs = None if outputs is None else outputs[:n]
     if len(slots):
@@ -176,7 +178,7 @@ def _count(
     if not current.complete:
         return
     values = current.f
-    if search._surrogate is not None:
+    if search._surrogate is not None and not current.only_repeat:
         # Only now, so that their order does not depend on lost evaluations.
         drawn = not current.proposed and search.exploring is None
         size = search._distribution.population_size if drawn else 0
@@ -189,7 +191,8 @@ def _count(
                 outputs=None if current.outputs is None else current.outputs[slot],
             )
     screened = search._surrogate is not None and search._constrained is None
-    if screened and not current.proposed and current.poll is None:
+    ranks = not (current.proposed or current.only_repeat or current.poll is not None)
+    if screened and ranks:
         assert search._surrogate is not None
         ranked = next_round(search, search._surrogate, current)
         if ranked is None:  # the models need more evaluations of this generation

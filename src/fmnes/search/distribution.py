@@ -16,6 +16,7 @@ from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.result import Vector, View
 from fmnes.search.box import LONGEST_STEP
 from fmnes.search.grid import Grid, margin, marginal_deviations
+from fmnes.search.noise import Rates, dump_rates, first_rates, restore_rates, slow_step
 from fmnes.search.ranking import rank
 from fmnes.search.saved import Saved, count, finite, plain, restore_rng
 from fmnes.search.start import Start
@@ -108,6 +109,8 @@ class Distribution:
         """Updates that gave a state that is not finite and was discarded."""
         self.box = start.box
         self.state: Any
+        self.rates: Rates | None = None
+        """Learning rates, as far as noise has slowed the search down; None: it has not."""
         self._longest = math.inf if self.box is None else self.box.longest_step(start.scale)
         self.scale = start.scale
         """Factor of the strategy's coordinates; updates change it for discrete ones."""
@@ -128,6 +131,7 @@ class Distribution:
 
     def _begin(self, x: Vector, share: float) -> None:
         start, grid = self.start, self.start.grid
+        self.rates = None
         self.state = self._first_state(x, share * start.sigma)
         self.scale = start.scale
         if grid is not None:
@@ -274,15 +278,22 @@ class Distribution:
             x: Floats = self.start.strategy.sample(self.state, z)
             return x if scale is None else x * scale
 
-    def update(self, z: Floats, f: Floats, x: Floats) -> None:
-        """Make the update of a generation: its draws, values and points."""
-        self._update(z, len(f), *rank(self.start.strategy, z, f))
+    def update(self, z: Floats, f: Floats, x: Floats, slowly: bool = False) -> None:
+        """Make the update of a generation: its draws, values and points.
 
-    def _update(self, z: Floats, population_size: int, order: Any, n_feasible: Any) -> None:
+        slowly: by the share of the step that the signal-to-noise ratio allows.
+        """
+        self._update(z, len(f), *rank(self.start.strategy, z, f), slowly)
+
+    def _update(self, z: Floats, population_size: int, order: Any, n_feasible: Any, slowly: bool) -> None:
         with np.errstate(all="ignore"):
             strategy = self.start.strategy
             state = strategy.update(self.state, z, order, n_feasible)
             good = stays_finite(state, self.state) and state.sigma > 0
+            if good and slowly:
+                rates = self.rates or first_rates(len(state.mean))
+                state, self.rates = slow_step(strategy, self.state, state, rates)
+                good = stays_finite(state, self.state) and state.sigma > 0
             if good and self.start.grid is not None:
                 good = self._keep_margin(self.start.grid, self.state, state, population_size)
             elif good:
@@ -391,7 +402,7 @@ class Distribution:
         arrays = {f"state.{k}": v for k, v in self.state._asdict().items() if v is not None}
         if self.start.grid is not None and self.scale is not None:
             arrays["scale"] = self.scale
-        return metadata, arrays
+        return metadata, arrays if self.rates is None else arrays | dump_rates(self.rates)
 
     def restore(self, metadata: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Restore into a new distribution, whose arrays give the shapes and types."""
@@ -413,5 +424,6 @@ class Distribution:
             if not (self.scale > 0).all():
                 raise SnapshotError(f"scale {self.scale.min()}, wanted positive numbers")
             self.deviations = marginal_deviations(self.start.strategy, state)
+        self.rates = restore_rates(arrays, d)
         self.rng = restore_rng(metadata["rng"])
         self.faults = count(metadata["numerical_faults"])

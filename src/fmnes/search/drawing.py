@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.search.generation import Generation
+from fmnes.search.generation import Generation, Repeat
 from fmnes.search.modelled import proposed_generation, screened_generation
 from fmnes.search.polling import Poll, next_poll
-from fmnes.search.screen import Screened, poll_only, screen
+from fmnes.search.screen import Screened, Source, poll_only, screen
 from fmnes.search.stopping import settled_at
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ def sample(search: Optimizer) -> Generation:
     if search._start.grid is not None and (poll := _next_poll(search)):
         return _evaluate_poll(search, poll)
     if search._surrogate is not None and search.exploring is None:
+        if search.noise is not None and (repeat := search.noise.next_alone(search)):
+            return _evaluate_again(search, repeat)
         proposed = proposed_generation(search, search._surrogate)
         if proposed is not None:
             search._current = proposed
@@ -49,7 +51,15 @@ def sample(search: Optimizer) -> Generation:
         x = np.concatenate([x, constrained.pending.x[None]])
         inside = None if inside is None else np.append(inside, True)
     screened = _screen(search, x, inside)
+    repeat = None
+    if search.noise is not None and search.exploring is None:
+        evaluated = None if screened is None else screened.source == Source.EVALUATED
+        repeat = search.noise.next_repeat(search, x, evaluated)
+    if repeat is not None:
+        x = np.concatenate([x, repeat.x[None]])
+        screened = None if screened is None else screened.with_evaluated()
     search._current = current = Generation.of(z, x, screened, search._n_outputs)
+    current.repeat = repeat
     if search._start.max_redraws is not None and screened is not None:
         redraw(search, current, np.flatnonzero(screened.failed))
     return current
@@ -89,6 +99,14 @@ def _evaluate_poll(search: Optimizer, poll: Poll) -> Generation:
     z = np.zeros((search._distribution.draws, search._distribution.width))
     current = _evaluate_only(search, z, poll.points)
     current.poll = poll.polled
+    return current
+
+
+def _evaluate_again(search: Optimizer, repeat: Repeat) -> Generation:
+    """Begin a generation of this point alone."""
+    z = np.zeros((1, search._distribution.width))
+    search._current = current = Generation.of(z, repeat.x[None].copy(), None, search._n_outputs)
+    current.repeat, current.only_repeat = repeat, True
     return current
 
 

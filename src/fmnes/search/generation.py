@@ -6,6 +6,7 @@ gets a new draw. `screen.py` decides which slots need no evaluation.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -14,10 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
+from fmnes.result import Vector
 from fmnes.search.saved import Saved, count, finite, shaped
 from fmnes.search.screen import Screened, Source, read_sources
 
 Floats = NDArray[np.float64]
+
+
+class Repeat(NamedTuple):
+    """A point that is evaluated again."""
+
+    slot: int
+    """The slot of the same generation that has the point; -1: it was evaluated before."""
+    value: float
+    """Its value before; NaN if a slot of the generation has it."""
+    x: Vector
+    """(d,)"""
 
 
 @dataclass
@@ -51,6 +64,10 @@ class Generation:
     """Evaluated slots that the models have. None: there are none. (λ,)"""
     outputs: Floats | None = None
     """The outputs that have limits; NaN where there is no value. None: there are no limits. (λ, k)"""
+    repeat: Repeat | None = None
+    """The point of the last slot, which is evaluated again to see the noise, and is no draw; None: none."""
+    only_repeat: bool = False
+    """Is that the only slot?"""
     handed_out: set[int] | None = None
     """Slots whose point `ask(n)` returned. Not saved: after a load they are handed out again."""
 
@@ -75,6 +92,11 @@ class Generation:
                 outputs = screened.outputs
         new.outputs = outputs
         return new
+
+    @property
+    def size(self) -> int:
+        """Slots without the point that is evaluated again."""
+        return len(self.f) - (self.repeat is not None)
 
     @property
     def complete(self) -> bool:
@@ -190,9 +212,11 @@ class Generation:
             names.append("modelled")
         if self.outputs is not None:
             names.append("outputs")
-        return {"evaluated": self.evaluated, "poll": self.poll, "proposed": self.proposed}, {
-            f"current.{name}": getattr(self, name) for name in names
-        }
+        metadata: dict[str, Any] = {"evaluated": self.evaluated, "poll": self.poll, "proposed": self.proposed}
+        if self.repeat is not None:
+            slot, value, _ = self.repeat
+            metadata["repeat"] = [slot, None if math.isnan(value) else value, self.only_repeat]
+        return metadata, {f"current.{name}": getattr(self, name) for name in names}
 
     @classmethod
     def restore(
@@ -223,7 +247,18 @@ class Generation:
         outputs = shaped(arrays["current.outputs"], (lam, n_outputs)) if n_outputs else None
         if (open & (source != Source.EVALUATED)).any():
             raise SnapshotError("an open slot that is not to be evaluated")
+        repeat, alone = None, False
+        if metadata.get("repeat") is not None:
+            slot, value, alone = metadata["repeat"]
+            if type(slot) is not int or not -1 <= slot < lam - 1 or type(alone) is not bool:
+                raise SnapshotError(f"a point that repeats slot {slot!r} of {lam}")
+            if (value is None) != (slot >= 0) or (alone and lam != 1):
+                raise SnapshotError(f"a point that repeats slot {slot} with the value {value!r}")
+            x = finite(arrays["current.x"][-1:], (1, d))[0]
+            repeat = Repeat(slot, math.nan if value is None else float(value), x)
         return cls(
+            repeat=repeat,
+            only_repeat=alone,
             z=finite(arrays["current.z"], (draws, width)),
             x=shaped(arrays["current.x"], (lam, d)),
             f=shaped(arrays["current.f"], (lam,)),

@@ -77,10 +77,10 @@ class MixedDistribution(Distribution):
         """The point of a mean and of the likeliest choices."""
         return self._point(super().as_point(mean), self.categories.likeliest)
 
-    def update(self, z: Floats, f: Floats, x: Floats) -> None:
+    def update(self, z: Floats, f: Floats, x: Floats, slowly: bool = False) -> None:
         order, n_feasible = rank(self.start.strategy, z, f)
         if self._numbers.size:
-            self._update(z, len(f), order, n_feasible)
+            self._update(z, len(f), order, n_feasible, slowly)
         self.categories.update(x[order][:, self._where], int(n_feasible))
 
     def dump(self) -> Saved:

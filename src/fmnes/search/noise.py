@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.errors import SnapshotError
 from fmnes.result import Vector
+from fmnes.search.saved import finite
+from fmnes.strategies.base import Strategy
 
 Floats = NDArray[np.float64]
 
@@ -135,3 +138,46 @@ def slowed(before: Gaussian, after: Gaussian, step: Step, rates: Rates, old: flo
     log_scale = float(np.log(factors).mean())
     root = (axes * (factors * math.exp(-log_scale))) @ axes.T
     return Gaussian(mean, before.sigma * math.exp(log_scale) * correction, before.shape @ root)
+
+
+def slow_step(strategy: Strategy, before: Any, after: Any, rates: Rates) -> tuple[Any, Rates]:
+    """Return the state that takes a share of the step between two states, and the next rates."""
+    old = Gaussian(before.mean, float(before.sigma), strategy.shape_matrix(before))
+    new = Gaussian(after.mean, float(after.sigma), strategy.shape_matrix(after))
+    try:
+        step = step_between(old, new)
+        if not (np.isfinite(step.mean).all() and np.isfinite(step.shape).all()):
+            return after, rates
+        following = next_rates(rates, step)
+        taken = slowed(old, new, step, following, rates.mean)
+    except np.linalg.LinAlgError:  # singular to rounding: the criteria of condition end such a search
+        return after, rates
+    return strategy.with_shape(after, taken.mean, taken.sigma, taken.shape), following
+
+
+def dump_rates(rates: Rates) -> dict[str, Floats]:
+    """Return the arrays of a snapshot."""
+    numbers = [rates.mean, rates.shape, rates.mean_square, rates.shape_square]
+    return {
+        "rates.numbers": np.array(numbers),
+        "rates.mean": rates.mean_step,
+        "rates.shape": rates.shape_step,
+    }
+
+
+def restore_rates(arrays: dict[str, NDArray[Any]], d: int) -> Rates | None:
+    """Return the rates of a snapshot of d coordinates; None: it has none. Raises SnapshotError."""
+    if "rates.numbers" not in arrays:
+        return None
+    mean, shape, mean_square, shape_square = finite(arrays["rates.numbers"], (4,)).tolist()
+    if not (0 < mean <= 1 and 0 < shape <= 1 and mean_square >= 0 and shape_square >= 0):
+        raise SnapshotError(f"learning rates {mean} and {shape}, wanted numbers above 0 and at most 1")
+    first = first_rates(d)
+    return Rates(
+        mean,
+        shape,
+        finite(arrays["rates.mean"], first.mean_step.shape),
+        mean_square,
+        finite(arrays["rates.shape"], first.shape_step.shape),
+        shape_square,
+    )

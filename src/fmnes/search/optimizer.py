@@ -42,6 +42,7 @@ from fmnes.search.explorer import Explorer
 from fmnes.search.generation import Generation
 from fmnes.search.mixed import make_distribution
 from fmnes.search.modelled import use_surrogate
+from fmnes.search.noise_watch import NoiseWatch, make_watch
 from fmnes.search.overlap import OverlapScheduler, check_overlap
 from fmnes.search.points import Point, name_of, read_value
 from fmnes.search.restart import explore_box
@@ -109,6 +110,9 @@ class Optimizer(Generic[X, Xs]):
         With `surrogate`: how many points are evaluated at the same time.
     constraints : dict or sequence, optional
         Limits on outputs, as in `fmnes.minimize`. What is told is then `(value, {name: output})`.
+    noise : {"auto", True, False}, optional
+        As in `fmnes.minimize`, but False by default: `ask` then never returns a point twice. Otherwise it
+        returns one point more than usual in some generations. The answer is not evaluated again.
 
     Raises
     ------
@@ -176,6 +180,7 @@ class Optimizer(Generic[X, Xs]):
         surrogate: bool = False,
         batch_size: int = 1,
         constraints: Any = None,
+        noise: Literal["auto"] | bool = False,
     ) -> None:
         limits = read_constraints(constraints)
         self.space, numbers = unpack(
@@ -248,6 +253,8 @@ class Optimizer(Generic[X, Xs]):
         check_count("batch_size", batch_size, 1)
         if surrogate:
             use_surrogate(self, batch_size)
+        self.noise: NoiseWatch | None = make_watch(self, noise)
+        """What is known about the noise; None: values are taken as exact."""
         if x0 is None or (self.space is not None and not self.space.has_start):
             explore_box(self)
 

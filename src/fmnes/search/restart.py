@@ -69,6 +69,9 @@ def again(
         search._surrogate.begin_search()
         opt._surrogate = search._surrogate
     opt.timed = search.timed
+    if search.noise is not None:
+        search.noise.begin_search()
+        opt.noise = search.noise
     if search._explorer is not None and search._explorer.restarts:
         search._explorer.exploring, search._explorer.first = False, False
         opt._explorer = search._explorer

@@ -47,6 +47,11 @@ class Screened(NamedTuple):
     outputs: Floats | None = None
     """With limits: their outputs that have limits. (n, k)"""
 
+    def with_evaluated(self) -> Screened:
+        """Return these and one more point, which is evaluated."""
+        assert self.outputs is None
+        return Screened(np.append(self.source, np.int8(Source.EVALUATED)), np.append(self.values, np.nan))
+
     @property
     def failed(self) -> NDArray[np.bool_]:
         """Points that are known to fail. (n,)"""

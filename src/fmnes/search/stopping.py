@@ -52,6 +52,8 @@ GAIN = 1e-9
 #: A restart in a box is hopeless from this generation on if the best value of the run is farther away than
 #: this multiple of what it gains in that number of generations, and of the spread of its values.
 HOPELESS_GENERATIONS, HOPELESS_GAINS = 5, 3.0
+#: Most generations of a search after noise was seen, without any limit.
+MAX_NOISY_GENERATIONS = 50_000
 #: Smallest tolerances of a restart in a box: the budget is for other basins.
 RESTART_TOLERANCE = 1e-9
 
@@ -234,6 +236,18 @@ def target_reached(best: Best, target: float | None) -> Stop | None:
     return Stop(StopReason.TARGET, f"{best.fun:.6g} <= {target:.6g} at evaluation {best.evaluation}")
 
 
+def target_stop(search: Optimizer, best: Best) -> Stop | None:
+    """Is the target reached: by one value, or by the average of the last generations where they are noisy?"""
+    if search.noise is None or not search.noise.seen or search.target is None:
+        return target_reached(best, search.target)
+    recent = search.noise.course.recent
+    if not recent.mean + recent.error <= search.target:
+        return None
+    return Stop(
+        StopReason.TARGET, f"{recent.mean:.6g} ± {recent.error:.2g} <= {search.target:.6g} on average"
+    )
+
+
 def budget_spent(evaluations: int, max_evaluations: int | None) -> Stop | None:
     if max_evaluations is None or evaluations < max_evaluations:
         return None
@@ -372,6 +386,8 @@ def settled_at(search: Optimizer, view: View) -> Stop | None:
         ftol = None if ftol is None else max(ftol, RESTART_TOLERANCE)
     steps = _in_real_coordinates(search, view)
     stop = search_ended(view, search._recent, search._start.sigma, xtol=xtol, ftol=ftol, steps=steps)
+    if stop is None:
+        stop = noise_hides(search)
     if gains is not None and stop is None:
         stop = stalled(gains, view.sigma * float(view.axis_lengths.max())) or hopeless(gains)
         if stop is None and search._surrogate is not None:
@@ -379,11 +395,21 @@ def settled_at(search: Optimizer, view: View) -> Stop | None:
     return stop
 
 
+def noise_hides(search: Optimizer) -> Stop | None:
+    """Without any limit, a noisy search ends where its values no longer fall by more than their error."""
+    noise = search.noise
+    if noise is None or not noise.seen or search.timed:
+        return None
+    if search.max_evaluations is not None or search.target is not None:
+        return None
+    if noise.course.ended or noise.course.generations >= MAX_NOISY_GENERATIONS:
+        return Stop(StopReason.NOISE, f"values at the same point differ by {noise.deviation:.2g}")
+    return None
+
+
 def limit_reached(search: Optimizer) -> Stop | None:
     """Check the criteria that need no view, after every `tell`."""
-    stop = target_reached(search._best, search.target) or budget_spent(
-        search.evaluations, search.max_evaluations
-    )
+    stop = target_stop(search, search._best) or budget_spent(search.evaluations, search.max_evaluations)
     if stop:
         return stop
     faults = search._distribution.faults

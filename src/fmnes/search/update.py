@@ -26,7 +26,11 @@ def end_generation(
     search: Optimizer, current: Generation, feasible: list[float], values: Floats | None = None
 ) -> None:
     """End the generation. values: what ranks the points, if not their own values."""
-    if current.poll is not None:
+    if search.noise is not None:
+        search.noise.compare(search, current)
+    if current.only_repeat:
+        pass
+    elif current.poll is not None:
         _take_poll(search, current, current.poll)
     elif current.proposed:
         assert search._surrogate is not None
@@ -50,7 +54,9 @@ def end_generation(
 def _update(search: Optimizer, current: Generation, feasible: list[float], values: Floats | None) -> None:
     """Update the distribution by the ranked draws, and note how the generation went."""
     before = search.sigma
-    z, f = current.z, current.f
+    z, x, f = current.z, current.x[: current.size], current.f[: current.size]
+    if current.repeat is not None:
+        feasible = feasible_values(f)
     if search._constrained is not None:
         z, f = current.z, _merits(search, search._constrained, current)
         feasible = feasible_values(f)
@@ -59,7 +65,8 @@ def _update(search: Optimizer, current: Generation, feasible: list[float], value
     # Updates from failures alone would contract the search to the start, which fails too.
     lost = search.start_failed or (search._explorer is not None and search._explorer.needs_success)
     if not (lost and search._best.x is None):
-        search._distribution.update(z, f, current.x[: len(f)])
+        slowly = search.noise is not None and search._surrogate is None and search.noise.slows_down
+        search._distribution.update(z, f, x[: len(f)], slowly)
     if search._constrained is not None:
         search._constrained.adapt(search._distribution)
         if isinstance(search._surrogate, LimitedSurrogate):
@@ -71,12 +78,14 @@ def _update(search: Optimizer, current: Generation, feasible: list[float], value
     n_feasible = len(feasible) + int(
         np.count_nonzero(np.isfinite(f[current.source[: len(f)] == Source.PREDICTED]))
     )
-    size = len(f) if search._constrained is not None else len(current.f)
+    size = len(f) if search._constrained is not None else current.size
+    if search.noise is not None:
+        search.noise.add(current.f[: current.size])
     search._recent.add(feasible, current.evaluated > 0, size, shrinkage, n_feasible)
     search._feasible_share = n_feasible / size
     if search.gains is not None:
         shape = search._distribution.shape
-        search.gains.add(current.x, current.f, float(shape.sigma) * float(shape.axis_lengths.max()))
+        search.gains.add(x, current.f[: current.size], float(shape.sigma) * float(shape.axis_lengths.max()))
 
 
 def _merits(search: Optimizer, constrained: Constrained, current: Generation) -> Floats:
