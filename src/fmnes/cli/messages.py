@@ -13,7 +13,7 @@ from rich.text import Text
 
 from fmnes._text import literal, moment, near, number
 from fmnes.result import Result, StopReason
-from fmnes.summary import limits_in_lines
+from fmnes.summary import limits_in_lines, noise_of
 
 # -- Library messages, translated from Python to the syntax of problem files and of the command line.
 
@@ -105,6 +105,15 @@ def show_point(console: Console, point: Point | None, fun: float | None, note: s
         _show_values(console, [(name, number(value)) for name, value in point.items()])
     if fun is not None and math.isfinite(fun):
         console.print(Text.assemble("value: ", (f"{fun:.10g}", "bold")))
+
+
+def show_noise(console: Console, result: Result | None) -> None:
+    """Print the standard error of the value, and how much values at the same point differ; else nothing."""
+    if result is None or result.noise is None:
+        return
+    if result.fun_error is not None:
+        say(console, f"its standard error: {result.fun_error:.2g}")
+    say(console, noise_of(result))
 
 
 def show_limits(console: Console, constraints: dict[str, ConstraintResult] | None) -> None:

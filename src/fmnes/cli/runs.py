@@ -301,6 +301,7 @@ def _run(
     else:
         console = Console()
         messages.show_point(console, None if result.x is None else named(result.x), result.fun)
+        messages.show_noise(console, result)
         messages.show_limits(console, result.constraints)
         messages.show_ending(console, result)
         messages.say(console, f"kept in {kept}; to see it again:  {as_line('show', kept)}")

@@ -58,6 +58,7 @@ def show(
     console = Console()
     messages.say(console, f": {found.message}" if found.message else "", bold=found.state)
     messages.show_point(console, _best(found), found.best.fun, why_hidden(found))
+    messages.show_noise(console, found.result)
     messages.show_limits(console, found.constraints)
     messages.say(console, messages.counted(found.answered, found.failed))
     if found.made_again:
@@ -123,6 +124,8 @@ def _as_json(found: Run) -> dict[str, Any]:
         "constraints": None
         if found.constraints is None
         else {name: one.as_json() for name, one in found.constraints.items()},
+        "fun_error": None if found.result is None else found.result.fun_error,
+        "noise": None if found.result is None or found.result.noise is None else found.result.noise.as_json(),
         "note": why_hidden(found) or None,
     }
 

@@ -15,6 +15,7 @@ from fmnes.parameters import Categorical, Parameter, is_log
 from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run
 from fmnes.result import StopReason
+from fmnes.summary import noise_of
 
 #: First and last rows of a long point.
 FIRST, LAST = 30, 10
@@ -45,8 +46,11 @@ def parts(run: Run, path: Path) -> dict[str, str]:
 def head(run: Run) -> str:
     lost = sum(one.count for one in run.reasons if one.lost and not one.made_again)
     share = f" ({run.failed / run.answered:.0%})" if run.answered else ""
+    result = run.result
+    error = "" if result is None or result.fun_error is None else f" ± {result.fun_error:.2g}"
     entries = {
-        "best value": text(f"{run.best.fun:.8g}") if math.isfinite(run.best.fun) else "none yet",
+        "best value": text(f"{run.best.fun:.8g}{error}") if math.isfinite(run.best.fun) else "none yet",
+        **({"noise": text(noise_of(result))} if result is not None and result.noise is not None else {}),
         "evaluations": _progress(run),
         "failed": f"{run.failed:,}{share}",
         **({"lost": f"{lost:,}"} if lost else {}),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def convergence(run: Source) -> Figure:
     """Plot every evaluation, the best value so far as a line, and failed evaluations as ticks on top.
 
+    Of noisy values a running median is a second line, and the value of the answer has its standard error.
     Without stored evaluations, the dots of a result are the best values of the generations.
 
     Parameters
@@ -75,10 +76,12 @@ def convergence(run: Source) -> Figure:
             where="post",
             color=drawing.BLACK,
             linewidth=1.8,
-            label="best so far",
+            label="luckiest so far" if given.noisy else "best so far",
             gid="best",
             zorder=4,
         )
+    if given.noisy:
+        _draw_smoothed(axes, given, values, count)
     restarts(axes, begins)
     scaled = drawing.scale_of_values(axes, drawing.drawable(values))
     axes.set_xlim(0.5, count + max(0.5, 0.01 * count))
@@ -92,6 +95,37 @@ def convergence(run: Source) -> Figure:
         )
     drawing.legend(figure, axes)
     return figure
+
+
+#: The running median of noisy values is taken over this share of them, and at least so many.
+SMOOTHED_SHARE, SMOOTHED_LEAST = 0.04, 9
+
+
+def _draw_smoothed(axes: Any, given: RunData, values: Floats, count: int) -> None:
+    """Draw a running median of noisy values, and the average at the answer with its standard error."""
+    numbers = np.arange(1, count + 1) if given.table is not None else given.history["evaluations"]
+    found = np.isfinite(values)
+    at, smooth = running_median(np.asarray(numbers, dtype=float)[found], values[found])
+    axes.plot(at, drawing.drawable(smooth), color=drawing.ORANGE, label="running median", gid="smoothed")
+    if given.error is not None:
+        axes.errorbar(
+            [count],
+            [given.fun],
+            yerr=[given.error],
+            fmt="D",
+            color=drawing.ORANGE,
+            label="average at the answer",
+        )
+
+
+def running_median(at: Floats, values: Floats) -> tuple[Floats, Floats]:
+    """Return medians of overlapping windows of values, and where their centres are."""
+    width = min(len(values), max(SMOOTHED_LEAST, int(SMOOTHED_SHARE * len(values))))
+    if not width:
+        return at[:0], values[:0]
+    starts = np.unique(np.linspace(0, len(values) - width, 200).astype(int))
+    medians = np.array([np.median(values[i : i + width]) for i in starts])
+    return np.array([at[i : i + width].mean() for i in starts]), medians
 
 
 def distribution(run: Source) -> Figure:

@@ -52,6 +52,10 @@ class RunData(NamedTuple):
     """How many there are."""
     logs: frozenset[str]
     """The parameters with a log scale."""
+    noisy: bool = False
+    """Do values at the same point differ?"""
+    error: float | None = None
+    """The standard error of `fun`, if it is an average."""
 
 
 #: A result, a run directory, or a run that was read.
@@ -64,10 +68,10 @@ def read(found: Source, argument: str = "run") -> RunData:
     if isinstance(found, Run):
         evaluations: Evaluations | None = found.evaluations
         label, x, fun, nfev = found.path.name, found.best.x, found.best.fun, 0
-        limits = found._limits
+        limits, result = found._limits, found.result
     elif isinstance(found, Result):
         evaluations, label, x, fun, nfev = found.evaluations, "", found.x, found.fun, found.nfev
-        limits = Limits.of_results(found.constraints)
+        limits, result = Limits.of_results(found.constraints), found
         if evaluations is None and not found.history:
             raise ArgumentError(
                 f"{argument}: found a result without history and evaluations, as of an Optimizer; "
@@ -87,6 +91,8 @@ def read(found: Source, argument: str = "run") -> RunData:
         fun=float(fun),
         evaluations=len(table) if table is not None else nfev,
         logs=frozenset(name for name, p in parameters.items() if is_log(p)),
+        noisy=result is not None and result.noise is not None,
+        error=None if result is None else result.fun_error,
     )
 
 

@@ -398,6 +398,8 @@ def _best(summary: Summary, position: int, result: Result | None) -> Best:
     """Of the log, or of the result: that one knows what was known before, and points that are too long."""
     found = summary.best
     logged = Best(None, np.inf, 0) if found is None else Best(found.x, found.outcome.value, position)
+    if result is not None and result.x is not None and result.noise is not None:
+        return Best(result.x, result.fun, 0)  # an average, and not the luckiest value
     if result is None or result.x is None or result.fun > logged.fun:
         return logged
     return logged._replace(x=result.x) if result.fun == logged.fun else Best(result.x, result.fun, 0)
@@ -412,11 +414,13 @@ def _point(x: Vector, space: Space | None, named: Space | None) -> Any:
 def _in_units(result: Result, space: Space | None, named: Space | None) -> Result:
     if named is not None and result.x_mean is not None:
         return named.result(result)
+    seen: Any = result.best_seen
     return replace(
         result,
         x=None if result.x is None else _point(result.x, space, named),
         x_mean=None if result.x_mean is None else _point(result.x_mean, space, named),
         failures=[_failure_in_units(failure, space) for failure in result.failures],
+        best_seen=None if seen is None else seen._replace(x=_point(seen.x, space, named)),
     )
 
 
