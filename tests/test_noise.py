@@ -178,6 +178,28 @@ def test_restarts_bounds_and_some_integers_work() -> None:
     assert f.calls == result.nfev == 4000 and result.x[0] == 0 and sphere(result.x) < 0.3
 
 
+def test_categories_and_a_vectorised_objective_work() -> None:
+    f = Noisy(0.1)
+    space = {"x": fmnes.Real(-5, 5, start=3), "kind": fmnes.Categorical(["a", "b", "c"], start="c")}
+    result = minimize(lambda p: f([p["x"], "abc".index(p["kind"])]), space, rng=1, max_evaluations=1500)
+    assert result.noise is not None and f.calls == result.nfev == 1500
+    assert result.x["kind"] == "a" and abs(result.x["x"]) < 0.5
+    options: dict[str, Any] = {"rng": 1, "max_evaluations": 700}
+    one = minimize(Noisy(0.5), START, SIGMA, **options)
+    f = Noisy(0.5)
+    assert minimize(lambda X: [f(x) for x in X], START, SIGMA, vectorized=True, **options) == one
+
+
+def test_values_that_settle_with_long_steps_are_checked() -> None:
+    claims = [minimize(Noisy(0.0, coin(seed)), START, SIGMA, rng=seed).success for seed in range(20)]
+    assert sum(claims) <= 1
+
+
+def coin(seed: int) -> Callable[[Any], float]:
+    chance = np.random.default_rng([seed, 3])
+    return lambda x: float(chance.random() < 0.5)
+
+
 def test_named_parameters_have_the_luckiest_point_by_name() -> None:
     f = Noisy(0.5)
     space = {"a": fmnes.Real(-5, 5, start=3), "b": fmnes.Real(0.1, 10, log=True)}
@@ -270,12 +292,12 @@ class Stopping:
 
 @pytest.mark.parametrize("models", [False, True])
 def test_a_run_that_is_interrupted_anywhere_ends_as_one_that_is_not(tmp_path: Path, models: bool) -> None:
-    budget = 160 if models else 130
+    budget = 130
     options: dict[str, Any] = {"rng": 1, "max_evaluations": budget, "surrogate": models}
     options |= {} if models else {"noise": True}
     whole = minimize(Stopping(-1), START, SIGMA, run_dir=tmp_path / "whole", **options)
     assert whole.nfev == budget and whole.noise is not None and whole.fun_error is not None
-    for last in range(1, budget, 13 if models else 3):
+    for last in range(1, budget, 31 if models else 7):
         path = tmp_path / f"{last}"
         f = Stopping(last)
         stopped = minimize(f, START, SIGMA, run_dir=path, **options)

@@ -21,6 +21,7 @@ from fmnes.run.snapshots import RunState
 from fmnes.run.state import Answer
 from fmnes.search.answer import candidates_of, generation_size, noisy
 from fmnes.search.optimizer import Optimizer
+from fmnes.search.stopping import steps_below
 
 #: The share of the evaluations so far that the answer gets, …
 SHARE = 0.02
@@ -34,6 +35,8 @@ CHOOSE = 3.0
 AGREE = 3.0
 #: Slots of a generation from this one on are evaluations of the answer.
 FIRST_SLOT = 1_000_000
+#: Values that settle while the steps are above this share of sigma0 are checked by so many evaluations.
+LONG_STEP, CHECKS = 1e-4, 5
 #: Stop reasons after which the answer is evaluated.
 _ENDS = (StopReason.MAX_EVALUATIONS, StopReason.TARGET)
 
@@ -59,6 +62,8 @@ def last_evaluations(state: RunState, settings: Settings) -> Stop | None:
 def evaluate_answer(work: Work, settings: Settings, stop: Stop) -> Stop:
     """Evaluate the answer of the search that has ended with `stop`; returns why the search ends now."""
     state, opt = work.state, work.state.opt
+    if not noisy(opt) and _is_doubtful(opt, stop):
+        return _check_best(work, settings, stop)
     if not noisy(opt) or not (stop.reason.restartable or stop.reason in _ENDS):
         return stop
     left = math.inf if settings.max_evaluations is None else settings.max_evaluations - state.evaluations
@@ -88,6 +93,32 @@ def evaluate_answer(work: Work, settings: Settings, stop: Stop) -> Stop:
     answer = _answer(candidates[chosen], again, opt)
     if answer is not None and (state.answer is None or answer.mean < state.answer.mean):
         state.answer = answer
+    return stop
+
+
+def _is_doubtful(opt: Optimizer, stop: Stop) -> bool:
+    """Whether values settled while the steps are long, as those of a coarse and noisy objective may."""
+    if opt.noise is None or stop.reason is not StopReason.FTOL or opt.target is not None or opt.surrogate:
+        return False
+    return steps_below(opt, LONG_STEP, opt.view()) is None
+
+
+def _check_best(work: Work, settings: Settings, stop: Stop) -> Stop:
+    """Evaluate the best point of a search again, a few times, to see whether its value is the same."""
+    state, opt = work.state, work.state.opt
+    n = CHECKS
+    if settings.max_evaluations is not None:
+        n = min(n, settings.max_evaluations - state.evaluations)
+    if opt.best.x is None or not opt.best.evaluation or n <= 0:
+        return stop
+    values: list[float] = []
+    if ended := _evaluate(work, opt.best.x, 0, 0, n, values):
+        return ended
+    state.totals.evaluations += n
+    if settings.max_evaluations is not None:
+        opt.max_evaluations = max(1, settings.max_evaluations - state.totals.evaluations)
+    assert opt.noise is not None
+    opt.noise.note_values(opt.best.fun, np.array(values), state.evaluations)
     return stop
 
 

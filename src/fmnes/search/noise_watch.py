@@ -154,6 +154,15 @@ class NoiseWatch:
         share = _share(abs(difference), values) if differs else 0.0
         self.level = share if math.isnan(self.level) else (1 - WEIGHT) * self.level + WEIGHT * share
 
+    def note_values(self, first: float, again: Floats, evaluations: int) -> None:
+        """Take values of a point that had another value before, if one of them differs."""
+        finite = again[np.isfinite(again)]
+        with np.errstate(over="ignore"):
+            other = finite[np.abs(finite - first) > ROUNDING * np.maximum(np.abs(finite), abs(first))]
+        self.compared += 1
+        if len(other) and not self.seen:
+            self.seen, self.found, self.found_at = True, Pair(first, float(other[0])), evaluations
+
     def add(self, values: Floats) -> None:
         """Add the values of the draws of a complete generation."""
         self.generations += 1
@@ -224,7 +233,8 @@ def _share(difference: float, values: Floats) -> float:
     finite = values[np.isfinite(values)]
     if len(finite) < 4:
         return 1.0
-    low, high = np.percentile(finite, [25, 75])
+    with np.errstate(over="ignore"):
+        low, high = 2 * np.percentile(finite / 2, [25, 75])
     width = float(high / 2 - low / 2)
     return min(1.0, difference / 2 / width) if width > 0 else 1.0
 
