@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -54,8 +55,9 @@ def seconds(text: str) -> float:
     raise typer.BadParameter(f"found {text!r}, wanted a number of seconds, at least 0")
 
 
-def port_number(text: str) -> int:
-    if text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536:
+def port_number(text: str | int) -> int:
+    """text: an int if it is the default, which is parsed, too."""
+    if re.fullmatch(r"[0-9]{1,5}", str(text)) and 0 < int(text) < 65536:
         return int(text)
     raise typer.BadParameter(f"found {text!r}, wanted a port, from 1 to 65535")
 
