@@ -118,7 +118,8 @@ def test_an_unlucky_choice_comes_back() -> None:
     assert result.x["kind"] == "best" and result.fun < 1e-8
 
 
-def test_a_small_space_of_choices_is_enumerated() -> None:
+@pytest.mark.parametrize("seed", range(10))
+def test_a_small_space_of_choices_is_enumerated(seed: int) -> None:
     space = {
         "a": fmnes.Categorical([1, 2, None]),
         "b": fmnes.Categorical(["x", "y"]),
@@ -130,7 +131,7 @@ def test_a_small_space_of_choices_is_enumerated() -> None:
         seen[tuple(p.values())] += 1
         return None if p["a"] == 1 else (p["a"] is not None) + (p["b"] == "x") + abs(p["n"] - 2)
 
-    result = fmnes.minimize(table, space, rng=1)
+    result = fmnes.minimize(table, space, rng=seed)
     assert result.x == {"a": None, "b": "y", "n": 2} and result.success
     assert len(seen) == 24 and set(seen.values()) == {1} and "24 points" in result.message
 

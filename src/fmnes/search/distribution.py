@@ -312,7 +312,7 @@ class Distribution:
         # As in the paper, the mean moves as without the margin's stretching, which would make it drift.
         unstretched = np.minimum(self.scale, 1.0 if self.start.scale is None else self.start.scale)
         mean[where] = (before.mean * self.scale + (state.mean - before.mean) * unstretched)[where]
-        alpha = 1 / (len(mean) * population_size)
+        alpha = 1 / (self.all_coordinates * population_size)
         corrected = margin(grid, mean[where], (deviations * scale)[where], alpha)
         if corrected is not None:
             mean[where], scale[where] = corrected[0], corrected[1] / deviations[where]
@@ -323,6 +323,11 @@ class Distribution:
             return False
         self.state, self.scale, self.deviations = state._replace(mean=means), scale, deviations
         return True
+
+    @property
+    def all_coordinates(self) -> int:
+        """The number of a point's coordinates, categories included: d of the margin."""
+        return len(self.start.x0)
 
     def _widest(self, grid: Grid) -> Vector:
         """Return the longest step of each coordinate. (d,)"""

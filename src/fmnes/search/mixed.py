@@ -62,6 +62,10 @@ class MixedDistribution(Distribution):
         super().begin_again(numbers)
 
     @property
+    def all_coordinates(self) -> int:
+        return len(self._whole.x0)
+
+    @property
     def own_units(self) -> bool:
         return True
 

@@ -2,7 +2,8 @@
 
 Beyond the end of a grid all draws map to its last point: equal values there are no evidence of convergence.
 Therefore the neighbours of the best point, one step away in one discrete coordinate, are evaluated first. The
-rest of a finite space is enumerated if it has at most as many points as were evaluated already.
+rest of a finite space is enumerated if it has at most as many points as were evaluated already, and with
+categories also if at most 100 are left: choices without an order say nothing about those beside them.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ ANSWERS = (
     StopReason.FLAT,
     StopReason.ILL_CONDITIONED,
 )
+
+
+#: With categories the rest of a space is enumerated if at most this many points are left.
+FEW_POINTS = 100
 
 
 class Poll(NamedTuple):
@@ -100,6 +105,8 @@ def _may_be_enumerated(search: Optimizer, grid: Grid) -> bool:
     if not size <= search._archive.limit:
         return False
     most = search.evaluations
+    if search._start.choices is not None:
+        most = max(most, FEW_POINTS)
     if search.max_evaluations is not None:
         most = min(most, search.max_evaluations - search.evaluations)
     return size - len(search._archive) <= most
