@@ -81,6 +81,23 @@ def test_a_success_is_right() -> None:
         assert not found.success or found.fun == pytest.approx(problem.best, rel=1e-4)
 
 
+def test_an_optimum_where_a_limit_meets_the_edge_of_what_works() -> None:
+    def fun(x: np.ndarray) -> Any:
+        if x.sum() > 0:
+            raise RuntimeError("crashed")
+        return float((x - 1) @ (x - 1)), {"first": float(x[0])}
+
+    gaps, failures = [], 0
+    for seed in range(4):
+        options: dict[str, Any] = {"rng": seed, "max_evaluations": 80, "surrogate": True}
+        found = fmnes.minimize(fun, [-2.0, -1.0, -1.0], 0.5, constraints={"first": (None, -0.5)}, **options)
+        assert found.feasible
+        gaps.append(found.fun - 3.375)  # at (−.5, .25, .25)
+        failures += found.n_infeasible
+    assert np.median(gaps) < 0.01 and max(gaps) < 0.1
+    assert failures < 200  # of 320
+
+
 def test_an_equality_and_a_crash_beside_it() -> None:
     def fun(x: np.ndarray) -> Any:
         if x[1] < 0.2:
@@ -88,11 +105,14 @@ def test_an_equality_and_a_crash_beside_it() -> None:
         return float((x[0] - 2) ** 2 + x[1] ** 2), {"circle": float(x @ x)}
 
     limits = {"circle": fmnes.Constraint(1.0, 1.0, tolerance=1e-4)}
-    found = fmnes.minimize(
-        fun, [0.3, 1.5], 0.5, constraints=limits, rng=2, max_evaluations=150, surrogate=True
-    )
-    best = 5 - 4 * np.sqrt(0.96)  # on the circle, at the edge: x₁ = .2
-    assert found.feasible and found.fun == pytest.approx(best, rel=2e-2)
+    gaps = []
+    for seed in range(3):
+        found = fmnes.minimize(
+            fun, [0.3, 1.5], 0.5, constraints=limits, rng=seed, max_evaluations=150, surrogate=True
+        )
+        assert found.feasible
+        gaps.append(found.fun - (5 - 4 * np.sqrt(0.96)))  # on the circle, at the edge: x₁ = .2
+    assert np.median(gaps) < 0.02
 
 
 def test_limits_that_never_hold_are_said() -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.surrogate import constrained_step, edge_model, output_models, trust_region
+from fmnes.surrogate.edge_model import EdgeModel
 from fmnes.surrogate.evaluated import MAX_POINTS
 from fmnes.surrogate.output_models import OutputModels
 from fmnes.surrogate.phases import REGION, SearchRange, Surrogate, with_median
@@ -45,8 +46,12 @@ RECENT = 2.0
 SAME = 1e-12
 #: Beside a generation, the minimum is sought this many standard deviations around the best point.
 REACH = 2.0
+#: Points among which the minimum is sought where some may fail.
+CANDIDATES = 500
 #: Merits stay within this, so that they count as values.
 LARGEST = 1e300
+#: The score of a point that is expected to fail, less its margin; others are above, in units of f's spread.
+LOWEST = -1e6
 #: Entries of the table of limits, which is part of every snapshot.
 MOST_ENTRIES = 2**21
 
@@ -239,19 +244,46 @@ class LimitedSurrogate(Surrogate):
         low = np.maximum((range.lower - centre) / scale, -1.0)
         high = np.minimum((range.upper - centre) / scale, 1.0)
         found = self._minimise(fitted, np.zeros(data.d), low, high, self.margins)
-        u: Floats = np.clip(centre + scale * found.z, range.lower, range.upper)
+        best = found.z
+        edge = trust_region.fit_edge(known, np.isfinite(self.f))
+        cut = min(trust_region.MAX_CUT, trust_region.CUT * region.failures)
+        if edge is not None and edge_model.margin(edge, best[None])[0] <= cut:
+            best = self._minimum_off_edge(fitted, edge, cut, best, low, high)
+        u: Floats = np.clip(centre + scale * best, range.lower, range.upper)
         if snap is not None:
             u = snap(u)
+        z = (u - centre)[None] / scale
         if not np.isfinite(u).all() or data.near(u, SAME) or data.knows(u[None])[0]:
             return None
-        z = (u - centre)[None] / scale
-        edge = trust_region.fit_edge(known, np.isfinite(self.f))
-        if edge is not None:
-            cut = min(trust_region.MAX_CUT, trust_region.CUT * region.failures)
-            if edge_model.margin(edge, z)[0] <= cut:
-                return None
+        if edge is not None and edge_model.margin(edge, z)[0] <= cut:
+            return None
         self.predicted = self._of_all(fitted, output_models.predict(fitted.models, z)[0, 1:])
         return u
+
+    def _minimum_off_edge(
+        self, fitted: Fitted, edge: EdgeModel, cut: float, start: Floats, low: Floats, high: Floats
+    ) -> Floats:
+        """The point of the least modelled merit that is expected to work by more than `cut`. (d,)"""
+        d, chosen, rng = len(start), fitted.chosen, self.rng(0)
+        equality, tolerance = self.limits.equality[chosen], self.limits.tolerance[chosen]
+        penalties, margins = self.penalties[chosen], self.margins[chosen]
+
+        def score(z: Floats) -> Floats:
+            values = output_models.predict(fitted.models, z)
+            g = np.where(equality, np.abs(values[:, 1:]) - tolerance, values[:, 1:])
+            merit = values[:, 0] - fitted.models.middle[0] + np.maximum(g + margins, 0.0) @ penalties
+            merit = np.minimum(np.nan_to_num(merit / fitted.models.unit[0], nan=np.inf), 1e5)
+            room = edge_model.margin(edge, z)
+            found: Floats = np.where(room > cut, -merit, LOWEST + room)
+            return found
+
+        share = rng.random((CANDIDATES, 1))  # between the centre, which works, and all over the region
+        z = np.clip(share * rng.uniform(-1.0, 1.0, (CANDIDATES, d)), low, high)
+        on_the_way = start * np.linspace(0.0, 1.0, 50)[:, None]
+        with np.errstate(all="ignore"):
+            return trust_region.maximise(
+                score, np.concatenate([z, on_the_way]), low, high, np.ones(d), rng, np.asarray
+            )[0]
 
     def observe(self) -> None:
         """Let the margins and the region see the evaluations that were added since."""
