@@ -9,6 +9,7 @@ finished run is a line of F/trials.csv, and an interrupted benchmark continues w
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +19,11 @@ import numpy as np
 import fmnes
 from fmnes_bench.trials import Lines, open_folder, read_lines, run_all
 
-#: Seeds from here on; the rules were made with seeds below 1,000.
-FIRST_SEED = 8_000_000
+#: Seeds from here on; the rules were made with seeds below 1,000, and with four runs from 8,000,000 on.
+FIRST_SEED = 9_000_000
 BUDGET = 20_000
-#: With --few: evaluations per dimension, and the most dimensions.
-BUDGET_FEW, MOST_FEW = 200, 5
+#: With --few: the first seed, evaluations per dimension, and the most dimensions.
+FIRST_SEED_FEW, BUDGET_FEW, MOST_FEW = 8_000_000, 200, 5
 HEADER = "group,d,variant,seed,success,correct,global,evaluations,reason"
 
 
@@ -225,7 +226,7 @@ TITLE = {
 }
 
 
-def wanted(runs: int, most: int) -> list[tuple[str, int, str, int]]:
+def wanted(runs: int, most: int, first_seed: int) -> list[tuple[str, int, str, int]]:
     keys = [
         (group, d, variant)
         for group, (_, dimensions, variants) in GROUPS.items()
@@ -233,7 +234,7 @@ def wanted(runs: int, most: int) -> list[tuple[str, int, str, int]]:
         for variant in variants
         if d <= most and not (variant == "rosenbrock" and d == 1)
     ]
-    return [(*key, FIRST_SEED + 1000 * i + run) for run in range(runs) for i, key in enumerate(keys)]
+    return [(*key, first_seed + 1000 * i + run) for run in range(runs) for i, key in enumerate(keys)]
 
 
 def run_few(group: str, d: int, variant: str, seed: int) -> Trial:
@@ -261,14 +262,15 @@ def parse(fields: list[str]) -> Trial:
 
 def page(trials: Sequence[Trial], few: bool) -> str:
     seeds = [trial.seed for trial in trials]
+    each = Counter(trial.key[:3] for trial in trials).most_common(1)[0][1]
     title, option, budget = "Is success true?", "", f"{BUDGET:,} evaluations"
     if few:
         title = "Is success true with few evaluations?"
         option, budget = " --few", f"{BUDGET_FEW} evaluations per dimension, so that it uses models"
     text = f"""# {title}
 
-Made by `python -m benchmarks.success{option}`: the default method, without a target, with default
-tolerances, at most {budget}; {len(trials):,} runs on seeds from {min(seeds):,} to {max(seeds):,},
+Made by `python -m benchmarks.success{option} --runs {each}`: the default method, without a target, with
+default tolerances, at most {budget}; {len(trials):,} runs on seeds from {min(seeds):,} to {max(seeds):,},
 none of which was used to design the rules.
 
 - *Correct*: at most a thousandth of the distance from the value at the start to the minimum is left (a
@@ -335,7 +337,8 @@ def main() -> None:
     name = "success-few" if options.few else "success"
     folder = options.folder or Path("docs/benchmarks") / name
     out = options.out or folder.with_suffix(".md")
-    settings = {"first_seed": FIRST_SEED, "budget": BUDGET_FEW if options.few else BUDGET}
+    first_seed = FIRST_SEED_FEW if options.few else FIRST_SEED
+    settings = {"first_seed": first_seed, "budget": BUDGET_FEW if options.few else BUDGET}
     open_folder(folder, settings, fmnes=fmnes.__version__)
     path = folder / "trials.csv"
     done = {trial.key: trial for trial in read_lines(path, HEADER, parse)}
@@ -348,7 +351,7 @@ def main() -> None:
     try:
         trials = run_all(
             run_few if options.few else run,
-            wanted(options.runs, MOST_FEW if options.few else 20),
+            wanted(options.runs, MOST_FEW if options.few else 20, first_seed),
             done,
             work=lambda key: 1.0,  # so that an unfinished table has about as many runs of each problem
             keep=lambda trial: lines.add(line(trial)),
