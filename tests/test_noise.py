@@ -214,14 +214,15 @@ def test_the_target_is_that_of_the_average() -> None:
     reached = minimize(Noisy(1.0), START, SIGMA, rng=1, max_evaluations=20_000, target=1.0, noise=True)
     assert reached.stop_reason is StopReason.TARGET and reached.nfev < 20_000
     assert sphere(reached.x) < 2.0
+    assert reached.success == (reached.fun <= 1.0)
 
 
-# -- success needs evidence
+# -- only a target is a success
 
 
 def test_without_a_limit_it_ends_where_nothing_is_gained() -> None:
     result = minimize(Noisy(0.3), START, SIGMA, rng=3)
-    assert result.stop_reason is StopReason.NOISE and result.success
+    assert result.stop_reason is StopReason.NOISE and not result.success
     assert result.fun_error is not None and sphere(result.x) <= 3 * result.fun_error
 
 
@@ -257,9 +258,7 @@ def test_bad_input_ends_without_an_exception_or_a_claim(name: str, noise: Any) -
     result = minimize(BAD[name](), START, SIGMA, rng=1, max_evaluations=1500, noise=noise)
     assert result.nfev <= 1500
     assert result.x is not None and math.isfinite(result.fun)
-    if result.success:
-        assert name not in ("only noise", "noise far above all differences", "two values", "huge")
-        assert result.fun_error is not None and sphere(result.x) <= max(1.0, 3 * result.fun_error)
+    assert not result.success
 
 
 @pytest.mark.parametrize("name", ["only noise", "noise far above all differences", "two values"])

@@ -66,8 +66,8 @@ class StopReason(enum.Enum):
 
     @property
     def converged(self) -> bool:
-        """Whether the search has settled: XTOL, FTOL, REPEATED or NOISE."""
-        return self in (StopReason.XTOL, StopReason.FTOL, StopReason.REPEATED, StopReason.NOISE)
+        """Whether the search has settled: XTOL, FTOL or REPEATED."""
+        return self in (StopReason.XTOL, StopReason.FTOL, StopReason.REPEATED)
 
     @property
     def restartable(self) -> bool:
@@ -372,7 +372,8 @@ class Result(EqualByValue, Generic[X]):
         Its value; +inf if there was none.
     success : bool
         The target was reached or, without a target, the search converged to a finite value; where points
-        fail, a second look found nothing better.
+        fail, a second look found nothing better. With noise only a target is a success, and only if the
+        average at `x` reaches it: an average that no longer falls does not prove a minimum.
     stop_reason : StopReason or None
         Why it ended; None for an `Optimizer` that may continue.
     message : str

@@ -31,8 +31,6 @@ FEWEST, MOST = 10, 100
 TO_COMPARE = 0.4
 #: The other candidate is chosen if its mean is lower by this multiple of the standard error of a difference.
 CHOOSE = 3.0
-#: The values of the answer agree with the last ones of the search if they are higher by at most this.
-AGREE = 3.0
 #: Slots of a generation from this one on are evaluations of the answer.
 FIRST_SLOT = 1_000_000
 #: Values that settle while the steps are above this share of sigma0 are checked by so many evaluations.
@@ -90,7 +88,7 @@ def evaluate_answer(work: Work, settings: Settings, stop: Stop) -> Stop:
         state.totals.evaluations += spent
         if settings.max_evaluations is not None:
             opt.max_evaluations = opt.evaluations + int(left) - spent
-    answer = _answer(candidates[chosen], again, opt)
+    answer = _answer(candidates[chosen], again)
     if answer is not None and (state.answer is None or answer.mean < state.answer.mean):
         state.answer = answer
     return stop
@@ -169,17 +167,14 @@ def _choose(values: Sequence[Sequence[float]], opt: Optimizer) -> int:
         return int(first.mean() - second.mean() > CHOOSE * deviation * math.sqrt(2 / len(first)))
 
 
-def _answer(x: Vector, values: Sequence[float], opt: Optimizer) -> Answer | None:
+def _answer(x: Vector, values: Sequence[float]) -> Answer | None:
     """The answer with these values; None if one of them failed, or there are too few."""
     found = np.array(values, dtype=float)
     if len(found) < 2 or not np.isfinite(found).all():
         return None
-    assert opt.noise is not None
     with np.errstate(all="ignore"):  # values near the largest number
         mean, deviation = float(found.mean()), float(found.std(ddof=1))
     error = deviation / math.sqrt(len(found))
     if not math.isfinite(mean + deviation):
         return None
-    recent, first = opt.noise.course.recent, opt.noise.course.first
-    agrees = mean - recent.mean <= AGREE * math.hypot(error, recent.error)
-    return Answer(x, mean, error, deviation, bool(agrees and opt.noise.converged and first > mean))
+    return Answer(x, mean, error, deviation)

@@ -228,7 +228,7 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
         x=None if answer.x is None else answer.x.copy(),
         fun=answer.fun,
         constraints=constraints_at(opt, best),
-        success=bool(reached or (settled and (not noisy(opt) or (again is not None and again.trusted)))),
+        success=bool(reached or (settled and not noisy(opt))),
         message=message,
         nfev=state.evaluations + state.last_answers,
         nit=totals.generations + last.nit,

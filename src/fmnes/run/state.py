@@ -131,19 +131,16 @@ class Answer(NamedTuple):
     """The standard error of the mean."""
     deviation: float
     """The standard deviation of one value."""
-    trusted: bool
-    """Whether the search had fallen visibly, no longer fell, and the values agree with its last ones."""
 
-    def dump(self) -> list[Any]:
-        return [self.mean, self.error, self.deviation, self.trusted]
+    def dump(self) -> list[float]:
+        return [self.mean, self.error, self.deviation]
 
     @classmethod
     def restore(cls, saved: list[Any], x: NDArray[Any], d: int) -> Answer:
-        *numbers, trusted = saved
-        mean, error, deviation = map(float, numbers)
-        if type(trusted) is not bool or not all(map(np.isfinite, (mean, error, deviation))):
+        mean, error, deviation = map(float, saved)
+        if not all(map(np.isfinite, (mean, error, deviation))):
             raise ValueError(f"an answer of {saved}")
-        return cls(finite(x, (d,)), mean, error, deviation, trusted)
+        return cls(finite(x, (d,)), mean, error, deviation)
 
 
 # -- Totals
