@@ -45,6 +45,7 @@ OTHERS = (
     "fmnes.pareto:TradeOff",
     "fmnes.result:Best",
     "fmnes.result:Columns",
+    "fmnes.result:Noise",
     "fmnes.result:Stop",
     "fmnes.reading.run:Reason",
     "fmnes.search.points:Point",
