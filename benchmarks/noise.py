@@ -201,19 +201,18 @@ def share(n: int, of: int) -> str:
 
 
 def answers(trials: list[Trial]) -> list[str]:
-    lines = ["| noise | evaluations | `success` | `NOISE` | far | covers |", "|---|---|---|---|---|---|"]
+    lines = ["| noise | evaluations | `NOISE` | far | covers |", "|---|---|---|---|---|"]
     judged = [t for t in trials if t.part == "answers"]
     groups = [(noise, budget) for noise in ("+ 0.01", "+ 1") for budget in (500, 2000, 10_000)]
     for noise, budget in [*groups, ("all", 0)]:
         these = [t for t in judged if noise == "all" or (t.noise, t.budget) == (noise, budget)]
-        claimed = sum(t.success for t in these)
         settled = [t for t in these if t.reason == "NOISE"]
         far = [t for t in settled if not t.value <= FAR * t.error]
         told = [t for t in these if math.isfinite(t.error)]
         covered = [t for t in told if abs(t.fun - t.value) <= t.error]
         limit = f"{budget:,}" if budget else "all"
         lines.append(
-            f"| {noise} | {limit} | {claimed} of {len(these)} | {len(settled)} of {len(these)} | "
+            f"| {noise} | {limit} | {len(settled)} of {len(these)} | "
             f"{share(len(far), len(settled))} | {share(len(covered), len(told))} |"
         )
     return lines
