@@ -33,14 +33,14 @@ TO_COMPARE = 0.4
 CHOOSE = 3.0
 #: Slots of a generation from this one on are evaluations of the answer.
 FIRST_SLOT = 1_000_000
-#: Values that settle while the steps are above this share of sigma0 are checked by so many evaluations.
+#: Values that settle while the steps are above this share of sigma0 are checked by this number of evaluations.
 LONG_STEP, CHECKS = 1e-4, 5
 #: Stop reasons after which the answer is evaluated.
 _ENDS = (StopReason.MAX_EVALUATIONS, StopReason.TARGET)
 
 
 def evaluations_for(evaluations: int) -> int:
-    """How often the answer of so many evaluations is evaluated."""
+    """The evaluations of the answer of a search that has made this number of them."""
     return min(max(math.ceil(SHARE * evaluations), FEWEST), MOST)
 
 
