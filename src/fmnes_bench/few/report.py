@@ -27,6 +27,8 @@ COLUMNS = (10, 20, 50, 100)
 CLIP = 50.0
 #: Multiples of d of the areas under the runtime curves.
 AREA = 50
+#: Panels side by side in the figure.
+PANELS = 3
 REAL_UNITS = {"lens": "µm", "double-gauss": "µm", "airfoil": "counts", "op-amp": "mW"}
 
 TITLES = {
@@ -182,9 +184,9 @@ def _on_the_same_runs(rows: Sequence[Row]) -> list[str]:
                 continue
             for name, these in ((method, shared), (SURROGATE, [ours[row.key.case] for row in shared])):
                 cells = [_regret(mean_regret(these, c), False) for c in COLUMNS]
-                lines.append([group, f"`{name}`", *cells, _failed(these), len(these)])
+                lines.append([group, f"`{name}`", *cells, len(these)])
     what = "The methods with a star, each beside `surrogate` on the same problems and instances:"
-    head = ["d", "method", *(f"{c} d" for c in COLUMNS), "failed", "runs"]
+    head = ["d", "method", *(f"{c} d" for c in COLUMNS), "runs"]
     return [what, "\n".join(table(head, lines))] if lines else []
 
 
@@ -351,29 +353,33 @@ def _calls(rows: Sequence[Row]) -> list[str]:
 
 
 def draw(rows: Iterable[Row], path: Path) -> bool:
-    """Regret against evaluations on the shared problems, a panel for each d; False if there are no rows."""
+    """Regret against evaluations on the shared problems, a panel for each d; False if there are no rows.
+
+    Methods with fewer runs than the others are left out: their curves could not be compared.
+    """
     rows = [row for row in longest(rows) if row.key.case.suite == "shared"]
     if not rows:
         return False
     groups = _groups(rows)
     methods = methods_of(rows)
-    figure = drawing.blank(8, 3.4)
+    wide = min(PANELS, len(groups))
+    high = math.ceil(len(groups) / wide)
+    figure = drawing.blank(8, 3.2 * high + 0.2)
     first = None
-    for i, (d, members) in enumerate(groups, 1):
-        panel = figure.add_subplot(1, len(groups), i, sharey=first)
+    for i, (d, members) in enumerate(groups):
+        panel = figure.add_subplot(high, wide, i + 1, sharey=first)
         first = first or panel
-        for j, method in enumerate(methods):
-            own = [row for row in members if row.key.method == method]
+        for method, shown, own in _by_method(members):
             curve = [(c, mean_regret(own, c)) for c in CHECKPOINTS]
             curve = [(c, regret) for c, regret in curve if not math.isnan(regret)]
-            if curve:
-                colour, pattern = drawing.line_style(j)
+            if curve and not shown.endswith("*"):
+                colour, pattern = drawing.line_style(methods.index(method))
                 panel.loglog(*zip(*curve, strict=True), pattern, color=colour, label=method)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(color="#dddddd", linewidth=0.6)
         panel.set_title(f"d = {d}", loc="left", fontsize=10)
         panel.set_xlabel("evaluations / d", fontsize=9)
-        panel.set_ylabel("regret" if i == 1 else "", fontsize=9)
+        panel.set_ylabel("regret" if i % wide == 0 else "", fontsize=9)
     # Every method is in some panel: one legend for all.
     known: dict[str, Any] = {}
     for panel in figure.axes:
