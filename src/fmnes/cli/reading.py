@@ -54,7 +54,9 @@ def seconds(text: str) -> float:
     raise typer.BadParameter(f"found {text!r}, wanted a number of seconds, at least 0")
 
 
-def port_number(text: str) -> int:
+def port_number(text: str | int) -> int:
+    """A port as typed, or the default, which Typer passes too."""
+    text = str(text)
     if text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536:
         return int(text)
     raise typer.BadParameter(f"found {text!r}, wanted a port, from 1 to 65535")
