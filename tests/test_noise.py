@@ -15,8 +15,7 @@ import fmnes
 from fmnes import ArgumentError, Optimizer, SnapshotError, StopReason, minimize, resume
 from fmnes.result import Result
 from fmnes.run.answering import evaluations_for
-from fmnes.search.course import BLOCKS, Course
-from fmnes.search.noise_watch import NoiseWatch
+from fmnes.search.noise_watch import BLOCKS, Course, NoiseWatch
 
 START, SIGMA = [3.0, -2.0, 1.0], 1.0
 

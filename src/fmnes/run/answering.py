@@ -19,7 +19,8 @@ from fmnes.run.evaluate import Batch, Work, count_lost, evaluate, is_answer
 from fmnes.run.settings import Settings
 from fmnes.run.snapshots import RunState
 from fmnes.run.state import Answer
-from fmnes.search.answer import candidates_of, generation_size, noisy
+from fmnes.search.answer import candidates_of, generation_size
+from fmnes.search.noise_watch import noisy
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import steps_below
 
@@ -33,7 +34,7 @@ TO_COMPARE = 0.4
 CHOOSE = 3.0
 #: Slots of a generation from this one on are evaluations of the answer.
 FIRST_SLOT = 1_000_000
-#: Values that settle while the steps are above this share of sigma0 are checked by this number of evaluations.
+#: Values that settle while the steps are above this share of sigma0 are checked by CHECKS evaluations.
 LONG_STEP, CHECKS = 1e-4, 5
 #: Stop reasons after which the answer is evaluated.
 _ENDS = (StopReason.MAX_EVALUATIONS, StopReason.TARGET)
@@ -45,8 +46,8 @@ def evaluations_for(evaluations: int) -> int:
 
 
 def last_evaluations(state: RunState, settings: Settings) -> Stop | None:
-    """The end of a noisy search whose budget does not suffice for a generation and for the answer."""
-    if settings.max_evaluations is None or not noisy(state.opt):
+    """The end of a search with noise whose budget does not suffice for a generation and for the answer."""
+    if settings.max_evaluations is None:
         return None
     left = settings.max_evaluations - state.evaluations
     if left >= generation_size(state.opt) + evaluations_for(state.evaluations):

@@ -51,10 +51,10 @@ from fmnes.search.answer import (
     ends_within_limits,
     estimate,
     noise_fields,
-    noisy,
     violated_in_words,
 )
 from fmnes.search.counting import note_outside, note_start
+from fmnes.search.noise_watch import noisy
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.restart import again, again_in_box
 from fmnes.search.stopping import budget_spent, fails_at, limit_reached, steps_below, stop_at, target_stop
@@ -385,13 +385,18 @@ class Loop:
             if opt.generation != self._seen:
                 self._seen = opt.generation
                 self._work.note_failures()
-                stop = stop or last_evaluations(self.state, self._settings)
-                if noisy(opt) and not self._said_noise:
-                    self._said_noise = True
-                    log_messages.noise_seen(opt)
+                if noisy(opt):
+                    stop = stop or last_evaluations(self.state, self._settings)
+                    self._report_noise()
                 stop = self._observe(view) or stop
                 stop = stop or self._take_snapshot()
         return stop
+
+    def _report_noise(self) -> None:
+        """Log once per session that values at the same point differ."""
+        if not self._said_noise:
+            log_messages.noise_seen(self.state.opt)
+        self._said_noise = True
 
     def _nothing_gained(self, view: View) -> Stop | None:
         """End a confirmation search (second_look) early if its steps are short again without a gain."""

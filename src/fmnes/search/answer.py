@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fmnes.constraints import ConstraintResult
 from fmnes.result import Best, Result, Stop, StopReason
+from fmnes.search.noise_watch import noisy
 
 if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer
@@ -57,11 +58,6 @@ def answer_of(search: Optimizer, best: Best[Any]) -> Best[Any]:
     if best.x is None and search._constrained is not None and search._constrained.best.least_x is not None:
         return Best(search._constrained.best.least_x, search._constrained.best.least_fun, 0)
     return best
-
-
-def noisy(search: Optimizer) -> bool:
-    """Whether values at the same point differ."""
-    return search.noise is not None and search.noise.seen
 
 
 def estimate(search: Optimizer, best: Best[Any]) -> tuple[Best[Any], float]:
