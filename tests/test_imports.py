@@ -173,7 +173,7 @@ ALLOWED: dict[str, set[str]] = {
         "storage",
     },
     "analysis": {"_text", "reading"},
-    "html": {"errors", "parameters", "result", "summary", "_text", "analysis", "plots", "reading", "storage"},
+    "html": {"errors", "parameters", "result", "_text", "analysis", "plots", "reading", "storage"},
     "plots": {"errors", "result", "arguments", "parameters", "_text", "analysis", "evaluations", "reading"},
 }
 

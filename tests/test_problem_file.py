@@ -361,5 +361,5 @@ def test_the_page_has_every_key() -> None:
     assert not [key for key in keys if f"`{key}`" not in PAGE and f"`{key} =" not in PAGE]
     examples = "".join(BLOCKS)
     options = {"method", "population_size", "ftol", "bounds_as", "restart_from", "second_look", "surrogate"}
-    options |= {"evaluate_start", "warm_start", "outputs"}
+    options |= {"evaluate_start", "warm_start", "outputs", "noise"}
     assert not [key for key in keys - options if not re.search(rf"^{key} =", examples, re.MULTILINE)]

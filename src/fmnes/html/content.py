@@ -14,8 +14,7 @@ from fmnes.html.markup import code, facts, folded, section, table, text
 from fmnes.parameters import Categorical, Parameter, is_log
 from fmnes.reading.next_steps import Step, as_line, next_steps, outcome_of, why_hidden
 from fmnes.reading.run import Reason, Run
-from fmnes.result import StopReason
-from fmnes.summary import noise_of
+from fmnes.result import Result, StopReason
 
 #: First and last rows of a long point.
 FIRST, LAST = 30, 10
@@ -50,7 +49,7 @@ def head(run: Run) -> str:
     error = "" if result is None or result.fun_error is None else f" ± {result.fun_error:.2g}"
     entries = {
         "best value": text(f"{run.best.fun:.8g}{error}") if math.isfinite(run.best.fun) else "none yet",
-        **({"noise": text(noise_of(result))} if result is not None and result.noise is not None else {}),
+        **_noise(result),
         "evaluations": _progress(run),
         "failed": f"{run.failed:,}{share}",
         **({"lost": f"{lost:,}"} if lost else {}),
@@ -58,6 +57,13 @@ def head(run: Run) -> str:
         **_times(run),
     }
     return f"<h1>{text(run.path.name)}</h1>\n<p>{_what(run)}</p>\n{facts(entries)}"
+
+
+def _noise(result: Result | None) -> dict[str, str]:
+    if result is None or result.noise is None:
+        return {}
+    deviation = result.noise.standard_deviation
+    return {"noise": text(f"values at the same point differ by about {deviation:.2g}")}
 
 
 def _what(run: Run) -> str:
