@@ -37,6 +37,7 @@ def points_of(
     fun: Any, x0: Any = START, sigma0: float = 1.0, limits: Any = LIMITS, n: int = 300, **more: Any
 ) -> np.ndarray:
     seen = []
+    more = {"surrogate": False, **more}
 
     def recorded(x: np.ndarray) -> Any:
         seen.append(x.copy())
@@ -261,9 +262,7 @@ def test_a_vectorized_objective_reports_outputs_too() -> None:
 
 
 def test_ask_and_tell_follow_minimize(tmp_path: Path) -> None:
-    wanted = points_of(
-        line, [3.0, 4.0], limits={"sum": (1.0, None)}, n=120, evaluate_start=False, surrogate=False
-    )
+    wanted = points_of(line, [3.0, 4.0], limits={"sum": (1.0, None)}, n=120, evaluate_start=False)
     opt = Optimizer([3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, max_evaluations=120)
     found: list[np.ndarray] = []
     rng = np.random.default_rng(5)
@@ -311,6 +310,7 @@ def test_workers_and_overlap(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", [{}, {"restarts": 2}, {"bounds": [(-5, 5)] * 3}, {"integers": [0, 0.25, 0]}])
 def test_a_run_that_stops_anywhere_is_resumed_bit_for_bit(tmp_path: Path, more: dict[str, Any]) -> None:
+    more = {"surrogate": False, **more}
     whole = fmnes.minimize(shifted, START, 1.0, constraints=LIMITS, rng=4, max_evaluations=400, **more)
     calls = 0
 
