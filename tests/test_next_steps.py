@@ -39,6 +39,7 @@ TABLE: dict[str, list[str]] = {
     "REPEATED": [FAILURES, RESTARTS],
     "STALLED": [FAILURES, RESTARTS],
     "HOPELESS": [FAILURES, RESTARTS],
+    "NOISE": [f"{RESUME} --max-evaluations 800"],
     "": [RESUME],  # killed
 }
 

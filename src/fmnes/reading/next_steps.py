@@ -138,7 +138,7 @@ def _steps(ending: RunOutcome) -> list[Step]:
         return [_failures(ending, "what was lost"), _resume(ending, "when the machine works again")]
     if reason is StopReason.NO_FEASIBLE:
         return [*_nothing_found(ending), _resume(ending, "when the cause is repaired", forget_failures=True)]
-    if reason is StopReason.MAX_EVALUATIONS:
+    if reason in (StopReason.MAX_EVALUATIONS, StopReason.NOISE):
         more = _resume(ending, max_evaluations=2 * ending.evaluations)
         return [more] if ending.found else [*_nothing_found(ending), more]
     if reason is StopReason.MAX_SECONDS:
