@@ -181,7 +181,9 @@ class Scenario(NamedTuple):
 
     def run(self, run_dir: Path | None = None, **changes: Any) -> fmnes.Result:
         """From the beginning; without a directory that is the run all others are compared with."""
-        settings = {"workers": self.workers, "surrogate": False, **self.settings, **changes}
+        # An evaluation is counted by its point: without a look for noise each point is evaluated once.
+        plain = {"workers": self.workers, "surrogate": False, "noise": False}
+        settings = {**plain, **self.settings, **changes}
         x0 = settings.pop("x0", [1.5, 1.0])
         return fmnes.minimize(self.fun, x0, 1.0, run_dir=run_dir, **settings)
 
@@ -215,6 +217,10 @@ SCENARIOS = {
         {"rng": 2, "max_evaluations": 250, "constraints": {"sum": (1.0, None)}, "restarts": 2},
     ),
     "command": Scenario(command(), {"rng": 7, "max_evaluations": 30}, workers=2),
+    "noise": Scenario(partial(simulate, seconds=0.002), {"rng": 1, "max_evaluations": 200, "noise": True}),
+    "noise workers": Scenario(
+        partial(simulate, seconds=0.005), {"rng": 5, "max_evaluations": 200, "noise": True}, workers=2
+    ),
     "surrogate": Scenario(
         partial(simulate, seconds=0.002),
         {"rng": 2, "max_evaluations": 160, "bounds": [(-2.0, 2.0)] * 2, "restarts": 5, "surrogate": True},

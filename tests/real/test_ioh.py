@@ -54,7 +54,7 @@ def logged(problem: Any, algorithm: Algorithm, folder: Path, watched: tuple[str,
 
 def test_the_logger_sees_every_evaluation_once(tmp_path: Path) -> None:
     problem = ioh.get_problem(8, 1, 3, ioh.ProblemClass.BBOB)
-    result, rows, summary = logged(problem, Algorithm(rng=1), tmp_path)
+    result, rows, summary = logged(problem, Algorithm(rng=1, noise=False), tmp_path)
     assert result.success and problem.state.final_target_found
     assert result.nfev == problem.state.evaluations == len(rows) > 100
     assert [row["evaluations"] for row in rows] == list(range(1, result.nfev + 1))
