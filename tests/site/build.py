@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 from functools import cache
@@ -13,14 +14,20 @@ from typing import Any
 from tests.site.pages import ROOT
 
 SITE = ROOT / "build" / "site"
+#: The processes of one test run have the same id.
+RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
 
 
 @cache
 def build_site() -> Path:
-    """The folder of the site; tests in several processes take turns."""
+    """The folder of the site. The first process of a test run builds it, the others wait for that."""
     SITE.parent.mkdir(exist_ok=True)
-    with (SITE.parent / "site.lock").open("w") as lock:
+    with (SITE.parent / "site.lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.seek(0)
+        # A second build writes files that a browser is reading.
+        if lock.read() == RUN:
+            return SITE
         command = [
             sys.executable,
             "-m",
@@ -34,7 +41,9 @@ def build_site() -> Path:
             str(SITE),
         ]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr
+        lock.truncate(0)
+        lock.write(RUN)
     return SITE
 
 
