@@ -27,7 +27,7 @@ from fmnes._text import literal
 from fmnes.cli import app
 from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import PROGRAM, RUN, TOP
-from fmnes.evaluation.programs.checks import MAX_BYTES
+from fmnes.evaluation.programs.command import MAX_BYTES
 from fmnes.parameters import KEYS as PARAMETER
 from fmnes.progress import Progress, QuietStream, Rate, describe, speed, spelt_out
 from fmnes.storage.directory import _read_json, _write_json

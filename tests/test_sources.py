@@ -19,8 +19,7 @@ from fmnes import Command
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import answer, process
 from fmnes.evaluation.programs.answer import read_number
-from fmnes.evaluation.programs.checks import ONE_THREAD, environment_of, read_environment
-from fmnes.evaluation.programs.command import check_runnable
+from fmnes.evaluation.programs.command import ONE_THREAD, check_runnable, environment_of, read_environment
 from fmnes.evaluation.programs.runner import run_once
 from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome

@@ -169,6 +169,12 @@ def open_regular(path: str | Path, *, follow_links: bool = True) -> BinaryIO:
     return open(descriptor, "rb")
 
 
+def read_plain(path: str, limit: int) -> tuple[bytes, int]:
+    """Read a file up to one byte beyond the limit, and its permissions; raises OSError."""
+    with open_regular(path) as file:
+        return file.read(limit + 1), os.fstat(file.fileno()).st_mode
+
+
 def read_regular(path: str | Path, limit: int, *, follow_links: bool = True) -> bytes:
     """Read a file. Raises OSError as `open_regular` does, and if it is longer than `limit` bytes."""
     with open_regular(path, follow_links=follow_links) as file:

@@ -29,8 +29,7 @@ from fmnes.cli.problem_file import PROGRAM, ProblemFile, in_file, read_problem
 from fmnes.constraints import limits_in_words
 from fmnes.errors import ArgumentError, FmnesError, RunError, nearest
 from fmnes.evaluation.evaluator import Task, evaluate_all
-from fmnes.evaluation.programs.checks import read_text, variables
-from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.command import Command, read_text, variables
 from fmnes.evaluation.programs.inputs import FILES, find_program, read_inputs
 from fmnes.evaluation.programs.process import STDERR, STDOUT
 from fmnes.evaluation.programs.runner import CommandEvaluator

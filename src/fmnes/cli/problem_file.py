@@ -27,8 +27,7 @@ from fmnes.arguments import check_count, check_path, option_alias, shown
 from fmnes.cli.messages import argument_of, plain_words
 from fmnes.constraints import Constraint
 from fmnes.errors import ArgumentError, nearest
-from fmnes.evaluation.programs.checks import parse, read_text
-from fmnes.evaluation.programs.command import Command, check_runnable
+from fmnes.evaluation.programs.command import Command, check_runnable, parse, read_text
 from fmnes.parameters import KEYS, Parameter, read_parameter
 from fmnes.space import Space, make_space
 

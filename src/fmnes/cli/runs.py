@@ -21,7 +21,7 @@ from fmnes.cli.reading import changed, run_exists_error
 from fmnes.cli.show import open_watch
 from fmnes.cli.worker import Queue, queue_options
 from fmnes.errors import ArgumentError, FmnesError, ObjectiveError, nearest
-from fmnes.evaluation.programs.checks import read_text
+from fmnes.evaluation.programs.command import read_text
 from fmnes.reading.next_steps import (
     ARCHIVE,
     Step,

@@ -15,8 +15,7 @@ from fmnes.arguments import check_callable, check_one_argument, shown
 from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.evaluator import Evaluator, Serial, Vectorized
-from fmnes.evaluation.programs.checks import read_environment
-from fmnes.evaluation.programs.command import Command
+from fmnes.evaluation.programs.command import Command, read_environment
 from fmnes.space import Space
 
 # -- The objective

@@ -16,10 +16,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fmnes._files import read_plain
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, nearest
 from fmnes.evaluation.evaluator import Task
-from fmnes.evaluation.programs.checks import read_plain
 from fmnes.evaluation.programs.process import PARAMS, RESULTS, STDERR, STDIN, STDOUT
 from fmnes.result import Vector
 

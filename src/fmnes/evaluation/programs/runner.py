@@ -26,8 +26,7 @@ from fmnes.evaluation.programs.answer import (
     printable,
     read_tail,
 )
-from fmnes.evaluation.programs.checks import check_bytes, variables
-from fmnes.evaluation.programs.command import Command, check_runnable
+from fmnes.evaluation.programs.command import Command, check_bytes, check_runnable, variables
 from fmnes.evaluation.programs.guard import TOKEN, Guard
 from fmnes.evaluation.programs.inputs import Inputs, files_of, point_of, read_inputs, target_of
 from fmnes.evaluation.programs.matching import Match, Matcher, Search, can_match, last_match

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fmnes._files import read_plain
 from fmnes.arguments import check_callable
 from fmnes.errors import ArgumentError
-from fmnes.evaluation.programs.checks import read_plain
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.programs.inputs import MAX_TEMPLATE
 
