@@ -21,7 +21,7 @@ _HOMES = {
     "minimize": "fmnes.cli.runs.minimize",
     "resume": "fmnes.cli.runs.resume",
     "stop": "fmnes.cli.runs.stop",
-    "worker": "fmnes.cli.worker.worker",
+    "worker": "fmnes.cli.runs.worker",
     "show": "fmnes.cli.show.show",
     "export": "fmnes.cli.show.export",
     "report": "fmnes.cli.show.report",
