@@ -25,8 +25,12 @@ import fmnes  # noqa: E402
 from fmnes.integrations import jax as fj  # noqa: E402
 from fmnes.integrations.jax.devices import _deal_runs, along_coordinates, boundary, choose_devices  # noqa: E402
 from fmnes.integrations.jax.draws import normal  # noqa: E402
-from fmnes.integrations.jax.loop import Inputs, Plan, compiled  # noqa: E402
-from fmnes.integrations.jax.stopping import Limits  # noqa: E402
+from fmnes.integrations.jax.loop import (  # noqa: E402
+    Inputs,
+    Limits,
+    Plan,
+    compiled,
+)
 
 KEY = jax.random.key(3)
 DEVICES = tuple(jax.devices())

@@ -10,7 +10,7 @@ import pytest
 from fmnes import StopReason
 from fmnes.backends import NUMPY, jax_backend
 from fmnes.backends.jax import COMPARE_ALL
-from fmnes.integrations.jax.stopping import REASONS, RUNNING, Limits, Progress, stop_code
+from fmnes.integrations.jax.loop import REASONS, RUNNING, Limits, Progress, stop_code
 from fmnes.strategies import Shape
 
 

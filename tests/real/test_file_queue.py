@@ -31,6 +31,7 @@ from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.queue import driver as boards
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.driver import VANISHED, LiveWorkers, QueueDriver
+from fmnes.evaluation.queue.file_queue import differences, fingerprint
 from fmnes.evaluation.queue.files import (
     Job,
     Name,
@@ -44,7 +45,6 @@ from fmnes.evaluation.queue.files import (
     read_task,
     write_job,
 )
-from fmnes.evaluation.queue.fingerprint import differences, fingerprint
 from fmnes.evaluation.queue.worker import Claims
 from fmnes.evaluation.supervision import AwakeClock
 from fmnes.identity import EvaluationId
@@ -1120,7 +1120,7 @@ def test_a_script_is_the_same_to_its_workers_that_import_it(tmp_path: Path) -> N
         "def wrapped(f):\n    @functools.wraps(f)\n    def g(x): return f(x)\n    return g\n"
         "@wrapped\ndef h(x): return 1.0\n"
         "fun = functools.partial(make((model, table, h)))\n"
-        "from fmnes.evaluation.queue.fingerprint import fingerprint\n"
+        "from fmnes.evaluation.queue.file_queue import fingerprint\n"
         "if __name__ == '__main__': print(*(fingerprint(f).hash for f in (fun, model, h, table)))\n"
     )
     code = "from script import *; print(*(fingerprint(f).hash for f in (fun, model, h, table)))"

@@ -21,7 +21,7 @@ import numpy as np
 from fmnes._files import read_regular, replace_file
 from fmnes.arguments import is_number
 from fmnes.errors import ArgumentError, RunError
-from fmnes.evaluation.queue.fingerprint import Fingerprint
+from fmnes.evaluation.queue.file_queue import Fingerprint
 from fmnes.evaluation.supervision import FROM_OUTSIDE
 from fmnes.identity import EvaluationId
 from fmnes.outcome import DETAIL_LIMIT, Outcome, dump, load, read_json, read_outcome

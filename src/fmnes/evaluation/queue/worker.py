@@ -21,8 +21,8 @@ from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
 from fmnes.evaluation.objective import Named
 from fmnes.evaluation.programs.command import Command, check_runnable
 from fmnes.evaluation.queue import files
+from fmnes.evaluation.queue.file_queue import Fingerprint, differences, fingerprint
 from fmnes.evaluation.queue.files import Name
-from fmnes.evaluation.queue.fingerprint import Fingerprint, differences, fingerprint
 from fmnes.outcome import Outcome
 from fmnes.result import Vector
 

@@ -37,8 +37,16 @@ except ImportError as error:
 from fmnes.integrations.jax import arguments
 from fmnes.integrations.jax.devices import choose_devices, laid_out, on_devices, rows, settle, split_of
 from fmnes.integrations.jax.draws import normal
-from fmnes.integrations.jax.loop import EXACT, Inputs, Plan, compiled, shared_axes, strongly_typed
-from fmnes.integrations.jax.stopping import REASONS, Limits
+from fmnes.integrations.jax.loop import (
+    EXACT,
+    REASONS,
+    Inputs,
+    Limits,
+    Plan,
+    compiled,
+    shared_axes,
+    strongly_typed,
+)
 
 
 @dataclass(frozen=True)
