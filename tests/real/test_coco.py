@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from fmnes import ArgumentError, FmnesError, minimize
 from fmnes.cli import app
-from fmnes_bench.coco import report
+from fmnes_bench.coco import chosen_functions, coco, numbers, report
 from fmnes_bench.coco.problems import (
     SUITES,
     TARGETS,
@@ -40,7 +40,6 @@ from fmnes_bench.coco.runs import (
     open_store,
     run_job,
 )
-from fmnes_bench.coco.study import chosen_functions, coco, numbers
 from tests.rows import through
 
 cocoex = pytest.importorskip("cocoex")
@@ -226,7 +225,7 @@ def lines(folder: Path) -> list[str]:
 def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     """First by Ctrl-C, then by kill -9, which leaves no worker behind."""
     for count, number in ((2, signal.SIGINT), (3, signal.SIGKILL)):
-        command = [sys.executable, "-m", "fmnes_bench.coco", *arguments(tmp_path, budget=400)]
+        command = [sys.executable, "-m", "fmnes", "bench", "coco", *arguments(tmp_path, budget=400)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
         deadline = time.monotonic() + 240
         while len(lines(tmp_path)) < count and time.monotonic() < deadline:

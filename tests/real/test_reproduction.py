@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmnes_bench.reproduction import reproduce
+from fmnes_bench.reproduction import reproduce, run_trials
 from fmnes_bench.reproduction.cells import Cell, published, read_trials
-from fmnes_bench.reproduction.run import run_trials
 from tests.browser import open_browser
 
 SPHERE = Cell("FM-NES", "sphere", 8)

@@ -51,9 +51,9 @@ def reproduce(
 
     All tables with 50 trials take about half an hour on 2 cores; table-2 with 3 trials half a minute.
     """
+    from fmnes_bench.reproduction import check_arguments
     from fmnes_bench.reproduction import reproduce as run
     from fmnes_bench.reproduction.report import HEAD, table_rows
-    from fmnes_bench.reproduction.run import check_arguments
 
     check_arguments(what, method)
     with show_bar("trials", out) as progress:
@@ -168,7 +168,7 @@ def coco(
 
     Finished runs are kept: the same command, or one with more methods, goes on from there.
     """
-    from fmnes_bench.coco.study import coco as run
+    from fmnes_bench.coco import coco as run
 
     with show_bar("runs", out) as progress:
         report = run(
@@ -247,7 +247,7 @@ def few(
 
     Runs that the folder has are not run again; to repeat some, delete their lines from rows.jsonl.
     """
-    from fmnes_bench.coco.study import numbers
+    from fmnes_bench.coco import numbers
     from fmnes_bench.few import few as run
 
     with show_bar("runs", out) as progress:
