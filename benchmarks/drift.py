@@ -18,7 +18,7 @@ import numpy as np
 
 from fmnes import Optimizer
 from fmnes.strategies import METHODS, Strategy, fm_nes
-from fmnes_bench.markdown import table
+from fmnes_bench.trials import table
 
 DIMENSIONS = (2, 3, 5, 10)
 #: Generations before the first one that counts.

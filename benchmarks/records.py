@@ -24,7 +24,7 @@ import numpy as np
 from fmnes.outcome import Outcome, infeasible
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
-from fmnes_bench.markdown import table
+from fmnes_bench.trials import table
 
 D = 10
 OUTPUTS = {"mass": 3.1, "stress": 2.5e8, "iterations": 12}

@@ -17,7 +17,7 @@ import numpy as np
 
 import fmnes
 from fmnes.run.snapshots import RunState, Snapshots
-from fmnes_bench.markdown import table
+from fmnes_bench.trials import table
 
 ROWS = (("fm-nes", 10, False), ("fm-nes", 100, False), ("fm-nes", 1000, False), ("cr-fm-nes", 200, True))
 HEAD = (

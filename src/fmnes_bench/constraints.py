@@ -21,9 +21,8 @@ import numpy as np
 from fmnes.constraints import Constraint
 from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes.run.minimize import minimize
-from fmnes_bench.markdown import table
 from fmnes_bench.peers import Array, Finished, Start
-from fmnes_bench.trials import Store, open_folder, read_lines, run_all, versions
+from fmnes_bench.trials import Store, open_folder, read_lines, run_all, table, versions
 
 RESTARTS = 20
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, Infeasible, MissingExtra
 from fmnes.parameters import Parameter, Real
-from fmnes_bench.points import columns_of
+from fmnes_bench import columns_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

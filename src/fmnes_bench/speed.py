@@ -24,7 +24,7 @@ from fmnes.arguments import check_population_size
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import METHODS
 from fmnes.strategies.fm_nes_state import constants
-from fmnes_bench.markdown import table_row
+from fmnes_bench.trials import table_row
 
 # -- The timed optimizers, those of fmnes and the peers, behind the same two calls.
 #

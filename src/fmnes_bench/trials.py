@@ -1,4 +1,4 @@
-"""Many independent runs on all cores, stored line by line and resumable."""
+"""Many independent runs on all cores, stored line by line and resumable, and tables of them."""
 
 from __future__ import annotations
 
@@ -218,3 +218,17 @@ def _end_with_the_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+# -- Markdown tables, as every report and page writes them
+
+
+def table(head: Iterable[Any], rows: Iterable[Iterable[Any]]) -> list[str]:
+    """The lines of a table."""
+    titles = list(head)
+    return [table_row(titles), table_row(["---"] * len(titles)), *map(table_row, rows)]
+
+
+def table_row(cells: Iterable[Any]) -> str:
+    """One line of a table."""
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"

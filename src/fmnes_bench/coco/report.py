@@ -15,7 +15,7 @@ from fmnes.plots import drawing
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco.problems import SUITES, TARGETS, Case, area
 from fmnes_bench.coco.runs import WITH_VALUES, Run
-from fmnes_bench.markdown import table
+from fmnes_bench.trials import table
 
 # -- The runtime curves of one suite, one panel per dimension. Skipped without matplotlib.
 

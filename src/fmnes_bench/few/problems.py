@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import fmnes_bench
 from fmnes.errors import ArgumentError
 from fmnes_bench.coco import problems as coco
-from fmnes_bench.few import hidden, shared
+from fmnes_bench.few import formulas
 from fmnes_bench.peers import Start
 from fmnes_bench.search import suite as search
 
@@ -61,8 +61,8 @@ REAL = {"lens": 10, "double-gauss": 19, "airfoil": 8, "op-amp": 8}
 
 @contextlib.contextmanager
 def _shared(case: Case) -> Iterator[Problem]:
-    fun, x0, lower, upper = shared.make(case.problem, case.d, case.instance)
-    start = _start(x0, np.full(case.d, shared.SIGMA0), lower, upper, bounded=True)
+    fun, x0, lower, upper = formulas.make(case.problem, case.d, case.instance)
+    start = _start(x0, np.full(case.d, formulas.SIGMA0), lower, upper, bounded=True)
     yield Problem(fun, start, 0.0, fun(x0))
 
 
@@ -95,7 +95,7 @@ def _search(case: Case) -> Iterator[Problem]:
 
 
 @contextlib.contextmanager
-def _boxed(make: Callable[[], hidden.Boxed], case: Case) -> Iterator[Problem]:
+def _boxed(make: Callable[[], formulas.Boxed], case: Case) -> Iterator[Problem]:
     """A box without a start: peers get the centre, and a quarter of the width as first steps."""
     made = make()
     lower, upper = np.full(made.d, made.lower), np.full(made.d, made.upper)
@@ -148,10 +148,10 @@ def _start(
     return Start(x0, sigma0, lower, upper, bounded, np.zeros(len(x0), dtype=bool), known)
 
 
-BOXED = {"hidden": hidden.HIDDEN, "boxes": hidden.BOXES}
+BOXED = {"hidden": formulas.HIDDEN, "boxes": formulas.BOXES}
 
 
-def _own_dimensions(problems: dict[str, Callable[[], hidden.Boxed]]) -> dict[str, int]:
+def _own_dimensions(problems: dict[str, Callable[[], formulas.Boxed]]) -> dict[str, int]:
     return {name: make().d for name, make in problems.items()}
 
 
@@ -160,16 +160,16 @@ def _in_box(case: Case) -> contextlib.AbstractContextManager[Problem]:
 
 
 SUITES: dict[str, Suite] = {
-    "shared": Suite(list(shared.FORMULAS), None, lambda name: 100, _shared),
+    "shared": Suite(list(formulas.FORMULAS), None, lambda name: 100, _shared),
     "bbob": Suite([f"f{i}" for i in range(1, 25)], None, lambda name: 200, _bbob),
     "search": Suite(
         [name for group in SEARCH_GROUPS for name in search.GROUPS[group]], None, lambda name: 100, _search
     ),
-    "hidden": Suite(list(hidden.HIDDEN), _own_dimensions(hidden.HIDDEN), lambda name: 100, _in_box),
+    "hidden": Suite(list(formulas.HIDDEN), _own_dimensions(formulas.HIDDEN), lambda name: 100, _in_box),
     "boxes": Suite(
-        list(hidden.BOXES),
-        _own_dimensions(hidden.BOXES),
-        lambda name: BOX_EVALUATIONS // hidden.BOXES[name]().d,
+        list(formulas.BOXES),
+        _own_dimensions(formulas.BOXES),
+        lambda name: BOX_EVALUATIONS // formulas.BOXES[name]().d,
         _in_box,
     ),
     "real": Suite(list(REAL), REAL, lambda name: 50, _real),

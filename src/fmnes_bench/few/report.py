@@ -15,9 +15,9 @@ from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench.coco.problems import BBOB_GROUPS
 from fmnes_bench.few.problems import REAL, SEARCH_GROUPS, Case
 from fmnes_bench.few.rows import CHECKPOINTS, REGRETS, SURROGATE, TARGETS, Row
-from fmnes_bench.markdown import table
 from fmnes_bench.peers import PEERS
 from fmnes_bench.search.suite import GROUP_OF
+from fmnes_bench.trials import table
 
 #: Smaller regrets count as this one.
 FLOOR = 1e-4

@@ -11,8 +11,8 @@ import numpy as np
 from fmnes.arguments import check_flag, shown
 from fmnes.errors import ArgumentError, Infeasible, nearest
 from fmnes.parameters import Integer, Parameter, Real
+from fmnes_bench import columns_of
 from fmnes_bench.lens.optics import AIR, NAMES, Floats, Quality, Specification, quality, refractive_indices
-from fmnes_bench.points import columns_of
 
 # -- One lens as a table.
 

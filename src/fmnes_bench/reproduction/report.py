@@ -15,7 +15,6 @@ from fmnes.errors import MissingExtra
 from fmnes.plots import drawing
 from fmnes.search.optimizer import Optimizer
 from fmnes.search.stopping import limit_reached
-from fmnes_bench.markdown import table
 from fmnes_bench.reproduction.cells import (
     CHANCE,
     FEWEST,
@@ -30,6 +29,7 @@ from fmnes_bench.reproduction.cells import (
     problem_of,
     seed_for,
 )
+from fmnes_bench.trials import table
 
 # -- The report as one self-contained HTML page: no script, nothing from the network, light or dark.
 

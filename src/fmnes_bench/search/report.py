@@ -14,7 +14,6 @@ import numpy as np
 
 from fmnes.plots import drawing
 from fmnes.strategies import DEFAULT_METHOD
-from fmnes_bench.markdown import table
 from fmnes_bench.search import suite
 from fmnes_bench.search.peers import DEFAULT, WITHOUT
 from fmnes_bench.search.suite import GROUPS
@@ -30,6 +29,7 @@ from fmnes_bench.search.table import (
     summarise,
     summary,
 )
+from fmnes_bench.trials import table
 
 # -- The figure: for each method the ratio to the better reference, by problem and d.
 
