@@ -286,7 +286,6 @@ def main() -> None:
         keep=lambda trial: lines.add(line(trial)),
         workers=arguments.workers,
     )
-    lines.close()
     text = page(trials, arguments.seeds, arguments.runs, used)
     print(text)
     if arguments.out:

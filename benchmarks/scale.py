@@ -380,7 +380,6 @@ def main() -> None:
             progress=tell,
         )
         print(file=sys.stderr)
-        lines.close()
     print(report(trials, driver))
 
 

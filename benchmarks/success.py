@@ -348,17 +348,14 @@ def main() -> None:
         )
         return
     lines = Lines(path, HEADER)
-    try:
-        trials = run_all(
-            run_few if options.few else run,
-            wanted(options.runs, MOST_FEW if options.few else 20, first_seed),
-            done,
-            work=lambda key: 1.0,  # so that an unfinished table has about as many runs of each problem
-            keep=lambda trial: lines.add(line(trial)),
-            workers=options.workers,
-        )
-    finally:
-        lines.close()
+    trials = run_all(
+        run_few if options.few else run,
+        wanted(options.runs, MOST_FEW if options.few else 20, first_seed),
+        done,
+        work=lambda key: 1.0,  # so that an unfinished table has about as many runs of each problem
+        keep=lambda trial: lines.add(line(trial)),
+        workers=options.workers,
+    )
     path.write_text("\n".join([HEADER, *map(line, trials)]) + "\n", encoding="utf-8")  # in order
     out.write_text(page(trials, options.few), encoding="utf-8")
 

@@ -68,7 +68,7 @@ def test_bad_input(tmp_path: Path) -> None:
     (tmp_path / "b" / "thesis.tex").write_text("")
     with pytest.raises(ArgumentError, match="other files"):
         reproduce("table-2", out=tmp_path / "b")
-    open_store(tmp_path / "c").close()
+    open_store(tmp_path / "c")
     configuration = json.loads((tmp_path / "c" / "configuration.json").read_text())
     (tmp_path / "c" / "configuration.json").write_text(json.dumps({**configuration, "dimension": 80}))
     with pytest.raises(ArgumentError, match="dimension = 80, wanted 40"):

@@ -12,7 +12,6 @@ import math
 import warnings
 import zlib
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -585,22 +584,13 @@ def constraints(
     open_folder(folder, CONFIGURATION, **versions("cma", "scipy"))
     path = folder / "runs.csv"
     store: Store[Job, Run] = Store(
-        path,
-        HEADER,
-        read=lambda: read_lines(path, HEADER, _read),
-        key=lambda run: run.job,
-        line=_line,
+        path, HEADER, read=lambda: read_lines(path, HEADER, _read), key=lambda run: run.job, line=_line
     )
-    with closing(store):
-        runs = run_all(
-            run_job,
-            jobs,
-            store.trials,
-            work=lambda job: float(job.budget * len(PROBLEMS[job.problem].lower)),
-            keep=store.add,
-            workers=workers,
-            progress=progress,
-        )
+
+    def work(job: Job) -> float:
+        return float(job.budget * len(PROBLEMS[job.problem].lower))
+
+    runs = run_all(run_job, jobs, store.trials, work=work, keep=store.add, workers=workers, progress=progress)
     text = page(runs)
     (folder / "constraints.md").write_text(text, encoding="utf-8")
     return text

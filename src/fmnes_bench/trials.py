@@ -81,51 +81,48 @@ class Store(Generic[Key, Trial]):
         self.trials[self._key(trial)] = trial
         self._lines.add(self._line(trial))
 
-    def close(self) -> None:
-        self._lines.close()
-
 
 class Lines:
-    """A CSV file open for appending."""
+    """A file of lines to append to; the first one is the header, if it has one."""
 
-    def __init__(self, path: Path, header: str) -> None:
-        _repair(path, header)
-        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
+    def __init__(self, path: Path, header: str = "") -> None:
+        """Remove an incomplete last line; write the header of a new file."""
+        self._path = path
+        raw = path.read_bytes() if path.exists() else b""
+        whole = raw[: raw.rfind(b"\n") + 1]
+        if not whole.startswith(header.encode()):
+            whole = header.encode() + b"\n"
+        if whole != raw:
+            path.write_bytes(whole)
 
     def add(self, line: str) -> None:
-        self._file.write(line + "\n")
-        self._file.flush()
+        """Append the line in one write, so that several processes can add to the same file."""
+        with open(self._path, "ab", buffering=0) as file:
+            file.write((line + "\n").encode())
 
-    def close(self) -> None:
-        self._file.close()
+
+def read_texts(path: Path) -> Iterator[str]:
+    """The contents of the compressed form of the file (`gzip FILE`) and of the file, if they exist."""
+    packed = path.with_name(path.name + ".gz")
+    if packed.exists():
+        yield gzip.decompress(packed.read_bytes()).decode()
+    if path.exists():
+        yield path.read_text(encoding="utf-8")
 
 
 def read_lines(path: Path, header: str, parse: Callable[[list[str]], Trial]) -> list[Trial]:
-    """All trials of the file and of its compressed form (`gzip FILE`).
+    """All trials of the file and of its compressed form.
 
     parse: makes a trial of the fields of a line; raises ValueError for an invalid line.
     """
-    packed = path.with_name(path.name + ".gz")
-    texts = [gzip.decompress(packed.read_bytes()).decode()] if packed.exists() else []
-    texts += [path.read_text(encoding="utf-8")] if path.exists() else []
     trials = []
-    for text in texts:
+    for text in read_texts(path):
         for number, line in enumerate(text.splitlines()[1:], 2):
             try:
                 trials.append(parse(line.split(",")))
             except ValueError:
                 raise ArgumentError(f"{path}, line {number}: found {line!r}, wanted {header}") from None
     return trials
-
-
-def _repair(path: Path, header: str) -> None:
-    """Remove an incomplete last line; write the header of a new file."""
-    raw = path.read_bytes() if path.exists() else b""
-    whole = raw[: raw.rfind(b"\n") + 1]
-    if not whole.startswith(header.encode()):
-        whole = header.encode() + b"\n"
-    if whole != raw:
-        path.write_bytes(whole)
 
 
 # -- Many trials on all cores. Results do not depend on the number of workers or on the x86-64 machine:

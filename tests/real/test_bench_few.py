@@ -21,7 +21,17 @@ from fmnes_bench import peers
 from fmnes_bench.few import few, formulas, report
 from fmnes_bench.few import rows as few_rows
 from fmnes_bench.few.problems import REAL, SUITES, Case, Problem, cases_of, open_problem
-from fmnes_bench.few.rows import CHECKPOINTS, Key, Recorder, Row, Rows, as_line, from_line, read_rows, run_row
+from fmnes_bench.few.rows import (
+    CHECKPOINTS,
+    Key,
+    Recorder,
+    Row,
+    as_line,
+    from_line,
+    open_rows,
+    read_rows,
+    run_row,
+)
 from fmnes_bench.peers import PEERS, Finished, Start
 from tests.reference import few_problems
 from tests.rows import through
@@ -334,7 +344,7 @@ def test_a_row_and_its_line() -> None:
 def test_a_wrong_line_is_named(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(as_line(row_of("sphere", "random", {})) + "\nnonsense\n")
     with pytest.raises(FmnesError, match="line 2: found 'nonsense'"):
-        Rows(tmp_path / "rows.jsonl")
+        open_rows(tmp_path / "rows.jsonl")
 
 
 def test_the_command_line(tmp_path: Path) -> None:

@@ -18,13 +18,13 @@ from fmnes import ArgumentError, MissingExtra
 from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import read_problem
 from fmnes_bench import peers as every
-from fmnes_bench.search import peers, report, search, suite, table
-from fmnes_bench.search.peers import Objective
+from fmnes_bench.search import report, search, suite, table
 from fmnes_bench.search.suite import Problem
 from fmnes_bench.search.table import (
     Cell,
     Honesty,
     Key,
+    Objective,
     Trial,
     honesty,
     line,
@@ -198,7 +198,7 @@ def test_what_there_is_not() -> None:
 
 @pytest.mark.parametrize("method", ["fm-nes", "cma-es", "cma", "nomad"])
 def test_a_run_ends_at_the_target_and_can_be_repeated(method: str) -> None:
-    if method in peers.PEERS:
+    if method in table.PEERS:
         need(method)
     key = Key("evaluations", "active1" if method == "cma-es" else "sphere", 2, method, 3)
     trial = run_trial(*key)
@@ -220,7 +220,7 @@ def test_without_a_target_a_run_ends_by_itself(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["cma-es", "cma", "nomad"])
 def test_bounds_are_kept_and_noise_is_searched(method: str) -> None:
-    if method in peers.PEERS:
+    if method in table.PEERS:
         need(method)
     boxed = run_trial("evaluations", "box-rotated", 2, method, 0)
     assert boxed.solved and -1e-14 <= boxed.gap <= 1e-8
@@ -230,13 +230,13 @@ def test_bounds_are_kept_and_noise_is_searched(method: str) -> None:
 
 
 def test_who_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert peers.takes_part("nomad", 10) and not peers.takes_part("nomad", 20)
-    peers.check_method("fm-nes-once")
+    assert table.takes_part("nomad", 10) and not table.takes_part("nomad", 20)
+    table.check_method("fm-nes-once")
     with pytest.raises(ArgumentError, match="did you mean 'fm-nes'"):
-        peers.check_method("fm-ness")
+        table.check_method("fm-ness")
     monkeypatch.setattr(every, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"fmnes\[bench\]"):
-        peers.check_method("cma")
+        table.check_method("cma")
 
 
 # -- numbers, by hand -------------------------------------------------------------------------------------

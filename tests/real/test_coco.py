@@ -241,7 +241,6 @@ def test_a_study_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     text = coco(**{**OPTIONS, "budget": 400, "out": tmp_path})  # type: ignore[arg-type]
     assert lines(tmp_path)[: len(kept)] == kept
     store = open_store(tmp_path)
-    store.close()
     assert len(lines(tmp_path)) == 1 + len(store.trials) == 9
     for run in store.trials.values():
         again = run_job(*run.job)

@@ -153,20 +153,7 @@ class CMAES(Strategy):
         return state.mean + state.sigma * y  # (40) N(m, σ² C)
 
     def coordinates(self, state: CMAESState, x: Array) -> Array:
-        """Return the draws z of given points: x = m + σ B D z.
-
-        Parameters
-        ----------
-        state : CMAESState
-            The state.
-        x : ndarray
-            Any points, (n, d).
-
-        Returns
-        -------
-        ndarray
-            z, (n, d).
-        """
+        """Return the draws z of given points: x = m + σ B D z; see `Strategy.coordinates`."""
         return ((x - state.mean) / state.sigma).dot(state.B) / state.D
 
     def update(

@@ -311,20 +311,7 @@ class CRFMNES(Strategy):
         return mirrored_points_by_columns(steps, state.mean, z, state.D, state.v, backend=backend)
 
     def coordinates(self, state: CRFMNESState, x: Array) -> Array:
-        """Return the draws z of given points: y = z + κ a v̄, so a = v̄·y/(1 + κ).
-
-        Parameters
-        ----------
-        state : CRFMNESState
-            The state.
-        x : ndarray
-            Any points, (n, d).
-
-        Returns
-        -------
-        ndarray
-            z, (n, d).
-        """
+        """Return the draws z of the points; see `Strategy.coordinates`. y = z + κ a v̄, so a = v̄·y/(1 + κ)."""
         length, _, kappa = lengths(state.v, NUMPY)
         y = (x - state.mean) / (state.sigma * state.D)
         v_bar = state.v / length
@@ -408,17 +395,7 @@ class CRFMNES(Strategy):
     def deviations(self, state: CRFMNESState, backend: Backend = NUMPY) -> Array:
         """Return the standard deviations of the coordinates, the roots of the diagonal of `covariance`.
 
-        Parameters
-        ----------
-        state : CRFMNESState
-            The state.
-        backend : Backend, optional
-            NumPy or JAX.
-
-        Returns
-        -------
-        ndarray
-            (d,).
+        See `Strategy.deviations`.
         """
         return state.sigma * _spread(state, backend)
 

@@ -243,15 +243,7 @@ class FMNES(EqualByContent, Strategy):
     def default_population_size(self, d: int) -> int | None:
         """Return λ₀: 4 + 3 ln d made even, upwards as in the paper, downwards with an adaptive population.
 
-        Parameters
-        ----------
-        d : int
-            Number of coordinates.
-
-        Returns
-        -------
-        int or None
-            None for the usual one.
+        See `Strategy.default_population_size`.
         """
         if self.population == "published":
             return None
@@ -259,22 +251,7 @@ class FMNES(EqualByContent, Strategy):
         return usual - usual % 2
 
     def next_population_size(self, state: FMNESState, first: int, backend: Backend = NUMPY) -> Array:
-        """Return λ of the next generation.
-
-        Parameters
-        ----------
-        state : FMNESState
-            The state after an update.
-        first : int
-            λ₀.
-        backend : Backend, optional
-            NumPy or JAX.
-
-        Returns
-        -------
-        int
-            An even number.
-        """
+        """Return λ of the next generation; see `Strategy.next_population_size`."""
         most = self.largest_population_size(first)
         if self.population == "published" or (backend is NUMPY and state.share == 1):
             return min(first, most)
@@ -284,18 +261,7 @@ class FMNES(EqualByContent, Strategy):
         return 2 * backend.xp.minimum(pairs, most // 2).astype(int)
 
     def largest_population_size(self, first: int) -> int:
-        """Return the largest λ that a run can have.
-
-        Parameters
-        ----------
-        first : int
-            λ₀.
-
-        Returns
-        -------
-        int
-            An even number.
-        """
+        """Return the largest λ that a run can have; see `Strategy.largest_population_size`."""
         growth = 1 if self.population == "published" else MAX_GROWTH
         most = min(growth * first, self.max_population_size or growth * first)
         return most - most % 2
@@ -306,20 +272,7 @@ class FMNES(EqualByContent, Strategy):
         return mirrored_points(state.mean, state.sigma, steps, backend)
 
     def coordinates(self, state: FMNESState, x: Array) -> Array:
-        """Return the draws z of given points: x = m + σ B z.
-
-        Parameters
-        ----------
-        state : FMNESState
-            The state.
-        x : ndarray
-            Any points, (n, d).
-
-        Returns
-        -------
-        ndarray
-            z, (n, d).
-        """
+        """Return the draws z of given points: x = m + σ B z; see `Strategy.coordinates`."""
         steps = ((x - state.mean) / state.sigma).dot(state.F)
         if state.A_inverse is not None:
             return steps.dot(state.A_inverse.T)
@@ -347,17 +300,7 @@ class FMNES(EqualByContent, Strategy):
     def with_refresh(self, d: int, population_size: int) -> FMNES:
         """Return the same settings with `refresh` fixed to that of this λ, whatever λ becomes.
 
-        Parameters
-        ----------
-        d : int
-            Number of coordinates.
-        population_size : int
-            λ.
-
-        Returns
-        -------
-        FMNES
-            The settings.
+        See `Strategy.with_refresh`.
         """
         k = constants(d, population_size, self.path_rate, self.alpha, self.shape_rate == "xnes")
         return replace(self, refresh=self.refresh or k.refresh)

@@ -93,20 +93,7 @@ class XNES(EqualByContent, Strategy):
         return state.mean + state.sigma * (z.dot(state.B.T))
 
     def coordinates(self, state: XNESState, x: Array) -> Array:
-        """Return the draws z of given points: x = m + σ B z.
-
-        Parameters
-        ----------
-        state : XNESState
-            The state.
-        x : ndarray
-            Any points, (n, d).
-
-        Returns
-        -------
-        ndarray
-            z, (n, d).
-        """
+        """Return the draws z of given points: x = m + σ B z; see `Strategy.coordinates`."""
         return np.linalg.solve(state.B, ((x - state.mean) / state.sigma).T).T
 
     def update(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from fmnes.arguments import check_number
@@ -95,16 +94,9 @@ def coco(
     if not jobs:
         raise ArgumentError(f"dimensions: found {dimensions!r}, wanted at most {NOMAD_DIMENSIONS} for nomad")
     folder = Path(out)
-    with closing(open_store(folder)) as store:
-        runs = run_all(
-            functools.partial(run_job, data=folder / "data") if data else run_job,
-            jobs,
-            store.trials,
-            work=cost,
-            keep=store.add,
-            workers=workers,
-            progress=progress,
-        )
+    store = open_store(folder)
+    run = functools.partial(run_job, data=folder / "data") if data else run_job
+    runs = run_all(run, jobs, store.trials, work=cost, keep=store.add, workers=workers, progress=progress)
     report.draw(runs, folder / f"{suite}.svg")
     text = report.markdown(runs)
     (folder / f"{suite}.md").write_text(text, encoding="utf-8")

@@ -10,9 +10,9 @@ from fmnes.errors import ArgumentError, MissingExtra, nearest
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench.few import report
 from fmnes_bench.few.problems import DIMENSIONS, SUITES, cases_of
-from fmnes_bench.few.rows import CHECKPOINTS, Key, Rows, check_method, run_row, write_packed
+from fmnes_bench.few.rows import CHECKPOINTS, Key, Row, check_method, open_rows, run_row, write_packed
 from fmnes_bench.peers import is_installed
-from fmnes_bench.trials import run_all
+from fmnes_bench.trials import Store, run_all
 
 #: The peers that run unless others are named: those that take milliseconds an evaluation.
 COMPARED = ("cobyqa", "cma-lq", "nomad")
@@ -83,10 +83,10 @@ def few(
         for case in cases_of(suite, dimensions, instances)
     ]
     path = Path(out) / "rows.jsonl"
-    store = Rows(path)
-    run_all(run_row, wanted, store.rows, work=work, keep=store.add, workers=jobs, progress=progress)
+    store = open_rows(path)
+    run_all(run_row, wanted, store.trials, work=work, keep=store.add, workers=jobs, progress=progress)
     if pack:
-        write_packed(store.rows.values(), path)
+        write_packed(store.trials.values(), path)
         path.unlink(missing_ok=True)
     written = Path(page) if page is not None else Path(out) / "few.md"
     write_page(store, written)
@@ -99,9 +99,9 @@ def work(key: Key) -> float:
     return float(key.budget * d * (COST.get(key.method, 1) * (d / 5) ** 1.5 + 0.3))
 
 
-def write_page(store: Rows, path: Path) -> None:
+def write_page(store: Store[Key, Row], path: Path) -> None:
     """Write the page and, where matplotlib is installed, its figure."""
-    rows = [store.rows[key] for key in sorted(store.rows)]
+    rows = [store.trials[key] for key in sorted(store.trials)]
     path.parent.mkdir(parents=True, exist_ok=True)
     figure: Path | None = path.with_suffix(".svg")
     try:

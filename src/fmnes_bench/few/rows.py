@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import inspect
 import json
-import os
 import time
 import warnings
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco.problems import seed_for
 from fmnes_bench.few.problems import Case, Problem, open_problem
 from fmnes_bench.peers import PEERS, Evaluate, Finished, Start, is_installed, load
+from fmnes_bench.trials import Store, read_texts
 
 Array = NDArray[np.float64]
 
@@ -218,32 +218,16 @@ def run_row(case: Case, method: str, budget: int) -> Row:
 # -- The file.
 
 
-class Rows:
+def open_rows(path: Path) -> Store[Key, Row]:
     """The rows of a file and of its compressed form (`gzip FILE`), and a way to add some."""
-
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _repair(path)
-        self._path = path
-        self.rows: dict[Key, Row] = {row.key: row for row in read_rows(path)}
-
-    def add(self, row: Row) -> None:
-        """Append the row in one write, so that several processes can add to the same file."""
-        self.rows[row.key] = row
-        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            os.write(file, (as_line(row) + "\n").encode())
-        finally:
-            os.close(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return Store(path, "", read=lambda: read_rows(path), key=lambda row: row.key, line=as_line)
 
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a file and of its compressed form, the last one of each run."""
-    packed = path.with_name(path.name + ".gz")
-    texts = [gzip.decompress(packed.read_bytes()).decode()] if packed.exists() else []
-    texts += [path.read_text(encoding="utf-8")] if path.exists() else []
     found: dict[Key, Row] = {}
-    for text in texts:
+    for text in read_texts(path):
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 row = from_line(line)
@@ -281,11 +265,3 @@ def write_packed(rows: Iterable[Row], path: Path) -> None:
     lines = sorted(as_line(row) for row in rows)
     packed = gzip.compress("".join(line + "\n" for line in lines).encode(), mtime=0)
     path.with_name(path.name + ".gz").write_bytes(packed)
-
-
-def _repair(path: Path) -> None:
-    """Remove a last line that is incomplete."""
-    raw = path.read_bytes() if path.exists() else b""
-    whole = raw[: raw.rfind(b"\n") + 1]
-    if whole != raw:
-        path.write_bytes(whole)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 from fmnes.arguments import check_number
@@ -90,8 +89,8 @@ def reproduce(
     rows = _rows(what, method)
     cells = _sweep(method) if what == "sweep" else list(dict.fromkeys(row.cell for row in rows))
     wanted = [(cell, number) for cell in cells for number in range(trials)]
-    with closing(open_store(folder)) as store:
-        done = run_trials(wanted, store, workers=workers, progress=progress) if wanted else []
+    store = open_store(folder)
+    done = run_trials(wanted, store, workers=workers, progress=progress) if wanted else []
     command = f"fmnes reproduce {what} --trials {trials}" + (f" --method {method}" if method else "")
     if what == "sweep":
         _write_sweep(folder, command, trials, cells, store)

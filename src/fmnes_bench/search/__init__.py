@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from pathlib import Path
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, MissingExtra, nearest
-from fmnes_bench.search import peers, suite
+from fmnes_bench.search import suite
 from fmnes_bench.search.report import page
-from fmnes_bench.search.table import WHAT, Key, Trial, open_store, run_trial, summarise
+from fmnes_bench.search.table import (
+    DEFAULT,
+    WHAT,
+    Key,
+    Trial,
+    check_method,
+    open_store,
+    run_trial,
+    summarise,
+    takes_part,
+)
 from fmnes_bench.trials import Store, run_all
 
 DIMENSIONS = (2, 3, 5, 10, 20, 40)
@@ -44,9 +53,9 @@ def search(
     if what not in WHAT:
         raise ArgumentError(f"what: found {what!r}, wanted one of {', '.join(WHAT)}{nearest(what, WHAT)}")
     names = _problems(problems)
-    methods = list(peers.DEFAULT if methods is None else methods)
+    methods = list(DEFAULT if methods is None else methods)
     for method in methods:
-        peers.check_method(method)
+        check_method(method)
     for d in dimensions:
         check_number("dimensions", d, above=1, whole=True)
     check_number("seeds", seeds, above=-1, whole=True)
@@ -59,19 +68,11 @@ def search(
         for name in names
         if suite.has(name, d)
         for method in methods
-        if peers.takes_part(method, d)
+        if takes_part(method, d)
         for seed in range(first_seed, first_seed + seeds)
     ]
-    with closing(open_store(folder, what)) as store:
-        run_all(
-            run_trial,
-            wanted,
-            store.trials,
-            work=_work,
-            keep=store.add,
-            workers=workers,
-            progress=progress,
-        )
+    store = open_store(folder, what)
+    run_all(run_trial, wanted, store.trials, work=_work, keep=store.add, workers=workers, progress=progress)
     _write(store, path)
     return path
 

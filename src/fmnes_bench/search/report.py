@@ -15,11 +15,12 @@ import numpy as np
 from fmnes.plots import drawing
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench.search import suite
-from fmnes_bench.search.peers import DEFAULT, WITHOUT
 from fmnes_bench.search.suite import GROUPS
 from fmnes_bench.search.table import (
     CLIP,
+    DEFAULT,
     DEFAULT_REFERENCES,
+    WITHOUT,
     Cell,
     Cells,
     Trial,
