@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import Optimizer
+from fmnes import Optimizer, SnapshotError
 from fmnes.constraints import read_constraints
-from fmnes.errors import SnapshotError
 from fmnes.search.modelled import use_surrogate
 from fmnes.surrogate import limited
 from fmnes.surrogate.limited import LimitedSurrogate

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes import ArgumentError, Optimizer, SnapshotError, StopReason, minimize, resume
-from fmnes.result import Result
+from fmnes import ArgumentError, Optimizer, Result, SnapshotError, StopReason, minimize, resume
 from fmnes.run.answering import evaluations_for
 from fmnes.search.noise_watch import BLOCKS, Course, NoiseWatch
 

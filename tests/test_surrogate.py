@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.errors import ArgumentError
-from fmnes.result import StopReason
+from fmnes import ArgumentError, Optimizer, StopReason
 from fmnes.search.modelled import use_surrogate
-from fmnes.search.optimizer import Optimizer
 from fmnes.surrogate import evaluated, phases
 from fmnes.surrogate.phases import LOCAL, REGION, START
 

@@ -17,9 +17,10 @@ jax.config.update("jax_enable_x64", True)
 
 import jax.numpy as jnp  # noqa: E402
 
+from fmnes import AFMNES, DXNESIC, FMNES, XNES  # noqa: E402
 from fmnes.backends import jax_backend  # noqa: E402
 from fmnes.integrations.jax.loop import shared_axes, strongly_typed  # noqa: E402
-from fmnes.strategies import AFMNES, DXNESIC, FMNES, METHODS, XNES  # noqa: E402
+from fmnes.strategies import METHODS  # noqa: E402
 from tests.objectives import distinct_shape, ellipsoid  # noqa: E402
 from tests.updates import after_update  # noqa: E402
 
