@@ -29,8 +29,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 import fmnes
-from fmnes.integrations.optuna import FMNESSampler
-from fmnes.integrations.optuna.sampler import LOST_AFTER
+from fmnes.integrations.optuna import LOST_AFTER, FMNESSampler
 from fmnes.integrations.optuna.searches import ENDED, TAG
 from tests.optuna_worker import corner, open_storage
 from tests.rows import through
