@@ -570,11 +570,7 @@ PEERS: dict[str, Peer] = {
     ),
     "optuna-gp": Peer(
         optuna_sampler("GPSampler"),
-        (
-            "optuna",
-            "torch",
-            "scipy.optimize",
-        ),
+        ("optuna", "torch", "scipy.optimize"),
         "optuna torch scipy",
         "`GPSampler(deterministic_objective=True)`, the start enqueued",
         "failed trial (NaN)",
@@ -588,10 +584,7 @@ PEERS: dict[str, Peer] = {
     ),
     "optuna-cmaes": Peer(
         optuna_sampler("CmaEsSampler"),
-        (
-            "optuna",
-            "cmaes",
-        ),
+        ("optuna", "cmaes"),
         "optuna cmaes",
         "`CmaEsSampler(x0=…)`, the start enqueued, with margin if there are integers",
         "failed trial (NaN)",

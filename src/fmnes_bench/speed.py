@@ -71,12 +71,7 @@ def fcmaes(d: int, population_size: int) -> Contestant:
     from fcmaes import cmaescpp
 
     es = cmaescpp.ACMA_C(
-        d,
-        None,
-        np.full(d, 3.0),
-        1.0,
-        popsize=population_size,
-        rg=np.random.Generator(np.random.PCG64(1)),
+        d, None, np.full(d, 3.0), 1.0, popsize=population_size, rg=np.random.Generator(np.random.PCG64(1))
     )
     return Contestant(es.ask, lambda x, f: es.tell(f))
 
@@ -112,10 +107,7 @@ FULL_MATRIX: dict[str, Maker] = {
     "cmaes": cmaes,
     "fcmaes": fcmaes,
 }
-LINEAR: dict[str, Maker] = {
-    "cr-fm-nes": lambda d, lam: ours("cr-fm-nes", d, lam),
-    "crfmnes": crfmnes,
-}
+LINEAR: dict[str, Maker] = {"cr-fm-nes": lambda d, lam: ours("cr-fm-nes", d, lam), "crfmnes": crfmnes}
 
 
 def installed(makers: dict[str, Maker]) -> dict[str, Maker]:

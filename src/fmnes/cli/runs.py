@@ -122,8 +122,7 @@ def minimize(
         Path | None, typer.Option(help="Keep the run here; by default beside the problem file, as NAME.run.")
     ] = None,
     archive_existing: Annotated[
-        bool,
-        typer.Option(ARCHIVE, help="Rename an existing run to NAME.run.1, .2, …, and start over."),
+        bool, typer.Option(ARCHIVE, help="Rename an existing run to NAME.run.1, .2, …, and start over.")
     ] = False,
     max_evaluations: MaxEvaluations = None,
     max_seconds: MaxSeconds = None,
@@ -396,8 +395,7 @@ def queue_options(queue: Path | None, workers: int | None) -> dict[str, Any]:
 def worker(
     directory: Annotated[Path, typer.Argument(help="The directory of the queue, the same as the driver's.")],
     problem: Annotated[
-        Path | None,
-        typer.Argument(metavar="[PROBLEM.toml]", help="The driver's problem file, if any."),
+        Path | None, typer.Argument(metavar="[PROBLEM.toml]", help="The driver's problem file, if any.")
     ] = None,
     function: Annotated[
         str | None,

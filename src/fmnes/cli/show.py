@@ -157,8 +157,7 @@ def export(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option(help="A file to write; by default the standard output.", show_default=False),
+        Path | None, typer.Option(help="A file to write; by default the standard output.", show_default=False)
     ] = None,
 ) -> None:
     """Write every evaluation of a run, in its names and units, as CSV, JSON or Parquet."""

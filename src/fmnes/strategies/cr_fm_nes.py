@@ -126,11 +126,7 @@ def gradient_at(v: Array, length: Array, root: Array, backend: Backend) -> Gradi
     g = root**2
     alpha = xp.sqrt(1 - g * r / (1 + g) ** 2)
     return Gradient(
-        root=root,
-        alpha=alpha,
-        b=4 - r - 2 * alpha**2,
-        C=root * r / ((1 + g) * (1 + alpha)) - 2,
-        H_q=4 - r,
+        root=root, alpha=alpha, b=4 - r - 2 * alpha**2, C=root * r / ((1 + g) * (1 + alpha)) - 2, H_q=4 - r
     )
 
 

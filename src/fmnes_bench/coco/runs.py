@@ -84,12 +84,7 @@ def theirs(fun: Recorder, start: Start, max_evaluations: int, seed: int, *, name
 def nomad(evaluate: Evaluate, start: Start, max_evaluations: int, seed: int) -> None:
     """NOMAD in the region of interest with its own first frame, restarted with another seed."""
     peers.nomad_until_finished(
-        evaluate,
-        start._replace(bounded=True),
-        max_evaluations,
-        seed,
-        restart_from_best=False,
-        frame=False,
+        evaluate, start._replace(bounded=True), max_evaluations, seed, restart_from_best=False, frame=False
     )
 
 

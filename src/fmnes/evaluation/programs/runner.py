@@ -465,10 +465,7 @@ def _descriptors_are_short() -> bool:
 
 
 def run_once(
-    command: Command,
-    task: Task,
-    deadline: float | None = None,
-    named: Mapping[str, Any] | None = None,
+    command: Command, task: Task, deadline: float | None = None, named: Mapping[str, Any] | None = None
 ) -> Outcome:
     """Make one evaluation; `named` is the point by name, if it has names."""
     directory = None if command.directory is None else str(command.directory)

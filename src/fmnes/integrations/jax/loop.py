@@ -310,13 +310,7 @@ def _start(plan: Plan, backend: Backend, inputs: Inputs) -> tuple[Any, Progress]
 
 
 def _generation(
-    plan: Plan,
-    backend: Backend,
-    limits: Limits,
-    index: Array,
-    inputs: Inputs,
-    state: Any,
-    progress: Progress,
+    plan: Plan, backend: Backend, limits: Limits, index: Array, inputs: Inputs, state: Any, progress: Progress
 ) -> tuple[Any, Progress]:
     """The state after this generation and what was counted.
 

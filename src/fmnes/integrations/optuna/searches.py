@@ -395,11 +395,7 @@ class Searches:
     """All searches of one kind in a study, made again from its trials whenever these say something else."""
 
     def __init__(
-        self,
-        digest: str,
-        ranges: Ranges,
-        sign: float,
-        make: Callable[[int, tuple[str, ...]], Optimizer],
+        self, digest: str, ranges: Ranges, sign: float, make: Callable[[int, tuple[str, ...]], Optimizer]
     ) -> None:
         """make: the k-th optimizer, with limits on the constraints of these names."""
         self._digest, self._ranges, self._sign, self._make = digest, ranges, sign, make
