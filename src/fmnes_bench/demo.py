@@ -17,7 +17,7 @@ import fmnes
 from fmnes._files import atomic_write
 from fmnes.arguments import check_count, check_rng
 from fmnes.cli import messages
-from fmnes.cli.live import LiveDisplay
+from fmnes.cli.messages import LiveDisplay
 from fmnes.cli.runs import Json, Method, whole
 from fmnes.errors import MissingExtra, RunError
 from fmnes.html.markup import figure, section, text

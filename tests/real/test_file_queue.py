@@ -25,7 +25,7 @@ import pytest
 import fmnes
 from fmnes import ArgumentError, FileQueue, Result, RunError, StopReason, minimize
 from fmnes.cli import app
-from fmnes.cli.live import LiveDisplay
+from fmnes.cli.messages import LiveDisplay
 from fmnes.evaluation import supervision
 from fmnes.evaluation.evaluator import Evaluator, Task
 from fmnes.evaluation.queue import driver as boards

@@ -17,8 +17,7 @@ from rich.console import Console
 import fmnes
 from fmnes.arguments import check_count, check_path, shown
 from fmnes.cli import messages, reading
-from fmnes.cli.live import LiveDisplay
-from fmnes.cli.messages import argument_of, as_option, plain_words
+from fmnes.cli.messages import LiveDisplay, argument_of, as_option, plain_words
 from fmnes.cli.problem_file import ProblemFile, in_file, make_problem, parse_parameter, read_problem
 from fmnes.cli.reading import changed, run_exists_error
 from fmnes.cli.show import open_watch
