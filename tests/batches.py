@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from fmnes.evaluation import evaluator, executor
 from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
 from fmnes.evaluation.objective import Objective
 from fmnes.evaluation.programs import runner
 from fmnes.evaluation.workers import pool
+from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
+
+
+def task(x: Any, slot: int = 0) -> Task:
+    """The first attempt at a point of the first generation."""
+    return Task(np.asarray(x, dtype=float), EvaluationId(0, 0, slot))
 
 
 class Batches:

@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.evaluation.evaluator import Task
-from fmnes.identity import EvaluationId
 from tests import faults
-from tests.batches import Serial
+from tests.batches import Serial, task
 
 RUN: dict[str, Any] = dict(x0=[1.5, 1.0], sigma0=0.3, rng=1, max_evaluations=60, surrogate=False)
 
@@ -104,9 +102,7 @@ class Unspeakable(Exception):
 
 
 def test_an_exception_whose_words_raise_something_worse() -> None:
-    ((_, outcome),) = Serial(lambda x: faults.raises(Unspeakable()), "infeasible")(
-        [Task(np.ones(2), EvaluationId(0, 0, 0))]
-    )
+    ((_, outcome),) = Serial(lambda x: faults.raises(Unspeakable()), "infeasible")([task(np.ones(2))])
     assert (outcome.status, outcome.fault) == ("infeasible", "Unspeakable")
 
 

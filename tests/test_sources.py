@@ -16,20 +16,19 @@ import pytest
 
 import fmnes
 from fmnes import Command
-from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import answer, process
 from fmnes.evaluation.programs.answer import read_number
 from fmnes.evaluation.programs.command import ONE_THREAD, check_runnable, environment_of, read_environment
 from fmnes.evaluation.programs.runner import run_once
-from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
+from tests.batches import task
 from tests.rows import through
 
 pytestmark = pytest.mark.usefixtures("own_directory")
 
 
 def run(command: Command) -> Outcome:
-    return run_once(command, Task(np.array([2.0]), EvaluationId(0, 0, 0)))
+    return run_once(command, task([2.0]))
 
 
 def prints(text: str | bytes, **settings: Any) -> Command:

@@ -16,13 +16,11 @@ import pytest
 
 import fmnes
 from fmnes import Command
-from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import inputs as inputs_module
 from fmnes.evaluation.programs.command import check_runnable
 from fmnes.evaluation.programs.inputs import SomeNumber, parse_argument, parse_file
-from fmnes.identity import EvaluationId
 from fmnes.outcome import Outcome
-from tests.batches import CommandEvaluator
+from tests.batches import CommandEvaluator, task
 from tests.rows import through
 
 pytestmark = pytest.mark.usefixtures("own_directory")
@@ -39,7 +37,7 @@ def evaluate(command: Command, point: dict[str, Any]) -> Outcome:
     check_runnable(command, names=point)
     evaluator = CommandEvaluator(command, named=lambda _: point)
     try:
-        ((_, outcome),) = evaluator([Task(np.zeros(len(point)), EvaluationId(0, 0, 0))])
+        ((_, outcome),) = evaluator([task(np.zeros(len(point)))])
         return outcome
     finally:
         evaluator.close()
@@ -189,7 +187,7 @@ def test_templates_are_read_once():
     command = Command(["/bin/cat", "deck.inp"], templates=[deck("{width}{layers}")])
     evaluator = CommandEvaluator(command, named=lambda _: {"width": 1, "layers": 2})
     Path("deck.inp.in").unlink()
-    assert [outcome.value for _, outcome in evaluator([Task(np.zeros(2), EvaluationId(0, 0, 0))])] == [12]
+    assert [outcome.value for _, outcome in evaluator([task(np.zeros(2))])] == [12]
     evaluator.close()
 
 
@@ -389,7 +387,7 @@ def test_a_support_file_that_disappears_loses_the_evaluation():
     for name in ("lib", "folder"):
         evaluator = CommandEvaluator(Command(["/bin/echo", "1"], copy=[name]))
         os.rename(name, "elsewhere")
-        ((_, outcome),) = evaluator([Task(np.zeros(1), EvaluationId(0, 0, 0))])
+        ((_, outcome),) = evaluator([task(np.zeros(1))])
         evaluator.close()
         os.rename("elsewhere", name)
         path = os.path.abspath(name)
