@@ -169,6 +169,14 @@ def nearest(found: str, known: Iterable[str]) -> str:
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
+def not_among(argument: str, found: str, known: Iterable[str], wanted: str = "one of") -> ArgumentError:
+    """The error for a name that is none of the known ones."""
+    known = list(known)
+    return ArgumentError(
+        f"{argument}: found {found!r}, wanted {wanted} {', '.join(known)}{nearest(found, known)}"
+    )
+
+
 def warn(message: str) -> None:
     """A RuntimeWarning that points at the user's own line, however deep in our code it is given."""
     frame, level = sys._getframe(1), 2

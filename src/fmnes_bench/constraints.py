@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fmnes.constraints import Constraint
-from fmnes.errors import ArgumentError, MissingExtra, nearest
+from fmnes.errors import MissingExtra, not_among
 from fmnes.run.minimize import minimize
 from fmnes_bench.peers import Array, Finished, Start
 from fmnes_bench.trials import Store, open_folder, read_lines, run_all, table, versions
@@ -218,9 +218,7 @@ def check_methods(names: Sequence[str]) -> None:
     """Raises ArgumentError for unknown methods, MissingExtra for a missing package."""
     for name in names:
         if name not in METHODS:
-            raise ArgumentError(
-                f"methods: found {name!r}, wanted some of {', '.join(METHODS)}{nearest(name, METHODS)}"
-            )
+            raise not_among("methods", name, METHODS, "some of")
         if name in _PACKAGES:
             try:
                 __import__(_PACKAGES[name])
@@ -571,9 +569,7 @@ def constraints(
     check_methods(methods)
     for name in problems or ():
         if name not in PROBLEMS:
-            raise ArgumentError(
-                f"problems: found {name!r}, wanted some of {', '.join(PROBLEMS)}{nearest(name, PROBLEMS)}"
-            )
+            raise not_among("problems", name, PROBLEMS, "some of")
     jobs = [
         Job(problem, seed, method, budget)
         for problem in (problems or PROBLEMS)

@@ -21,7 +21,7 @@ from fmnes.cli.messages import LiveDisplay, argument_of, as_option, plain_words
 from fmnes.cli.problem_file import ProblemFile, in_file, make_problem, parse_parameter, read_problem
 from fmnes.cli.reading import changed, run_exists_error
 from fmnes.cli.show import open_watch
-from fmnes.errors import ArgumentError, FmnesError, ObjectiveError, nearest
+from fmnes.errors import ArgumentError, FmnesError, ObjectiveError, not_among
 from fmnes.evaluation.programs.command import read_text
 from fmnes.evaluation.queue.file_queue import FileQueue
 from fmnes.evaluation.queue.worker import IDLE_SECONDS, OVER_SECONDS, work
@@ -47,9 +47,7 @@ from fmnes.strategies import METHODS
 def check_method(method: str | None) -> str | None:
     """The method, if it is known; otherwise raise ArgumentError with all names."""
     if method is not None and method not in METHODS:
-        raise ArgumentError(
-            f"--method: found {method!r}, wanted one of {', '.join(METHODS)}{nearest(method, METHODS)}"
-        )
+        raise not_among("--method", method, METHODS)
     return method
 
 

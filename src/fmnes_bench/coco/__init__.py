@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fmnes.arguments import check_number
-from fmnes.errors import ArgumentError, nearest
+from fmnes.errors import ArgumentError, not_among
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco import report
 from fmnes_bench.coco.problems import SUITES, Case, package
@@ -58,9 +58,7 @@ def coco(
     progress: called with the work done and the work in all.
     """
     if suite not in SUITES:
-        raise ArgumentError(
-            f"suite: found {suite!r}, wanted one of {', '.join(SUITES)}{nearest(suite, SUITES)}"
-        )
+        raise not_among("suite", suite, SUITES)
     package()
     if constraints not in ("failures", "values") or (constraints == "values" and suite != CONSTRAINED):
         raise ArgumentError(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ArgumentError, MissingExtra, nearest
+from fmnes.errors import ArgumentError, MissingExtra, not_among
 from fmnes.run.minimize import minimize
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench import constraints, peers
@@ -104,9 +104,7 @@ def method_named(name: str) -> Method:
     plain = name.removesuffix("-bipop")
     if plain not in OURS:
         known = [*OURS, *(f"{ours}-bipop" for ours in OURS), *PEERS, *WITH_VALUES]
-        raise ArgumentError(
-            f"methods: found {name!r}, wanted some of {', '.join(known)}{nearest(name, known)}"
-        )
+        raise not_among("methods", name, known, "some of")
     return functools.partial(ours, method=plain, restarts=RESTARTS if plain == name else "bipop")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fmnes.arguments import check_number
-from fmnes.errors import ArgumentError, MissingExtra, nearest
+from fmnes.errors import ArgumentError, MissingExtra, not_among
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench.few import report
 from fmnes_bench.few.problems import DIMENSIONS, SUITES, cases_of
@@ -63,9 +63,7 @@ def few(
     """
     for suite in suites:
         if suite not in SUITES:
-            raise ArgumentError(
-                f"suite: found {suite!r}, wanted some of {', '.join(SUITES)}{nearest(suite, SUITES)}"
-            )
+            raise not_among("suite", suite, SUITES, "some of")
     if methods is None:
         methods = [DEFAULT_METHOD, *(name for name in COMPARED if is_installed(name))]
     for method in methods:

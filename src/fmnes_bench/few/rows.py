@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.errors import ArgumentError, FmnesError, nearest
+from fmnes.errors import ArgumentError, FmnesError, not_among
 from fmnes.run.minimize import minimize
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes.strategies import METHODS as OURS
@@ -160,9 +160,7 @@ def check_method(name: str) -> None:
     """Raise an error that says what to do, if this method cannot run here."""
     known = [*OURS, SURROGATE, *PEERS]
     if name not in known:
-        raise ArgumentError(
-            f"methods: found {name!r}, wanted some of {', '.join(known)}{nearest(name, known)}"
-        )
+        raise not_among("methods", name, known, "some of")
     if name == SURROGATE and not _has_surrogate():
         raise ArgumentError(
             f"methods: found {name!r}, but this version of fmnes.minimize has no argument surrogate="

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fmnes.arguments import check_number
-from fmnes.errors import ArgumentError, nearest
+from fmnes.errors import not_among
 from fmnes_bench.reproduction import report
 from fmnes_bench.reproduction.cells import (
     MAX_EVALUATIONS,
@@ -124,7 +124,7 @@ def reproduce(
 def check_arguments(what: str, method: str | None) -> None:
     """Raise ArgumentError unless there are such experiments and such a method."""
     if what not in WHAT:
-        raise ArgumentError(f"what: found {what!r}, wanted one of {', '.join(WHAT)}{nearest(what, WHAT)}")
+        raise not_among("what", what, WHAT)
     check_method(method)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fmnes.arguments import check_number
-from fmnes.errors import ArgumentError, MissingExtra, nearest
+from fmnes.errors import MissingExtra, not_among
 from fmnes_bench.search import suite
 from fmnes_bench.search.report import page
 from fmnes_bench.search.table import (
@@ -51,7 +51,7 @@ def search(
     progress: called with the work done and the work in all.
     """
     if what not in WHAT:
-        raise ArgumentError(f"what: found {what!r}, wanted one of {', '.join(WHAT)}{nearest(what, WHAT)}")
+        raise not_among("what", what, WHAT)
     names = _problems(problems)
     methods = list(DEFAULT if methods is None else methods)
     for method in methods:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes import problems
-from fmnes.errors import ArgumentError, nearest
+from fmnes.errors import ArgumentError, not_among
 from fmnes.problems import random_rotation
 
 # -- A problem of the benchmark.
@@ -365,6 +365,4 @@ def _dimension_of(name: str) -> str:
 def check_problem(name: str) -> None:
     known = [*GROUPS, *PROBLEMS]
     if name not in PROBLEMS:
-        raise ArgumentError(
-            f"problems: found {name!r}, wanted some of {', '.join(known)}{nearest(name, known)}"
-        )
+        raise not_among("problems", name, known, "some of")

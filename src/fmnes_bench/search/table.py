@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fmnes
-from fmnes.errors import ArgumentError, MissingExtra, nearest
+from fmnes.errors import MissingExtra, not_among
 from fmnes.strategies import METHODS
 from fmnes.strategies.fm_nes import DEPARTURES
 from fmnes_bench import peers
@@ -175,9 +175,7 @@ def takes_part(method: str, d: int) -> bool:
 def check_method(method: str) -> None:
     known = [*METHODS, *PEERS, *(WITHOUT + name for name in DEPARTURES)]
     if method.removesuffix(ONCE) not in known:
-        raise ArgumentError(
-            f"methods: found {method!r}, wanted some of {', '.join(known)}{nearest(method, known)}"
-        )
+        raise not_among("methods", method, known, "some of")
     if not is_installed(method):
         raise MissingExtra(f"the peer {method!r}", "bench")
 
