@@ -168,22 +168,11 @@ def coco(
 
     Finished runs are kept: the same command, or one with more methods, goes on from there.
     """
+    arguments = locals()
     from fmnes_bench.coco import coco as run
 
     with show_bar("runs", out) as progress:
-        report = run(
-            suite,
-            methods=methods,
-            dimensions=dimensions,
-            instances=instances,
-            functions=functions,
-            budget=budget,
-            workers=workers,
-            out=out,
-            data=data,
-            constraints=constraints,
-            progress=progress,
-        )
+        report = run(**arguments, progress=progress)
     typer.echo(report)
 
 

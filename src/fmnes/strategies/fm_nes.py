@@ -544,21 +544,7 @@ def AFMNES(
     >>> fmnes.AFMNES(population="published").population
     'published'
     """
-    return FMNES(
-        population_size=population_size,
-        rank_one=rank_one,
-        reset=reset,
-        ridge_threshold=ridge_threshold,
-        refresh=refresh,
-        path_rate=path_rate,
-        alpha=alpha,
-        B0=B0,
-        shape_rate=shape_rate,
-        selection=selection,
-        step_size=step_size,
-        population=population,
-        max_population_size=max_population_size,
-    )
+    return FMNES(**locals())  # exactly the parameters
 
 
 @suggest_options
@@ -625,18 +611,4 @@ def DXNESIC(
     >>> fmnes.DXNESIC() == fmnes.FMNES(rank_one="never", reset=False)
     True
     """
-    return FMNES(
-        population_size=population_size,
-        rank_one=rank_one,
-        reset=reset,
-        ridge_threshold=ridge_threshold,
-        refresh=refresh,
-        path_rate=path_rate,
-        alpha=alpha,
-        B0=B0,
-        shape_rate=shape_rate,
-        selection=selection,
-        step_size=step_size,
-        population=population,
-        max_population_size=max_population_size,
-    )
+    return FMNES(**locals())  # exactly the parameters
