@@ -19,11 +19,9 @@ import numpy as np
 
 from fmnes.constraints import Constraint
 from fmnes.errors import MissingExtra, not_among
-from fmnes.run.minimize import minimize
+from fmnes_bench import peers
 from fmnes_bench.peers import Array, Finished, Start
 from fmnes_bench.trials import Store, open_folder, read_lines, run_all, table, versions
-
-RESTARTS = 20
 
 
 class WithValues(Protocol):
@@ -43,25 +41,12 @@ class WithValues(Protocol):
 
 def ours(fun: WithValues, start: Start, max_evaluations: int, seed: int, *, surrogate: bool = False) -> None:
     """`fmnes.minimize` with `constraints=`."""
-    options: dict[str, Any] = {"surrogate": surrogate}
-    if start.bounded:
-        options["bounds"] = list(zip(start.lower.tolist(), start.upper.tolist(), strict=True))
     made = [
         Constraint(0.0, 0.0, tolerance=float(tolerance)) if equal else Constraint(upper=0.0)
         for equal, tolerance in zip(fun.equality, fun.tolerances, strict=True)
     ]
-    minimize(
-        fun.both,
-        start.x0,
-        start.sigma0,
-        constraints=made,
-        max_evaluations=max_evaluations,
-        rng=seed,
-        restarts=RESTARTS,
-        restart_from="start",
-        evaluate_start=surrogate,
-        **options,
-    )
+    options = {"restart_from": "start", "evaluate_start": surrogate, "surrogate": surrogate}
+    peers.ours(fun.both, start, max_evaluations, seed, constraints=made, **options)
 
 
 def failures(fun: WithValues, start: Start, max_evaluations: int, seed: int) -> None:
@@ -71,19 +56,7 @@ def failures(fun: WithValues, start: Start, max_evaluations: int, seed: int) -> 
         f, g = fun.both(x)
         return f if (violations(fun, g) <= 0).all() else math.nan
 
-    options: dict[str, Any] = {}
-    if start.bounded:
-        options["bounds"] = list(zip(start.lower.tolist(), start.upper.tolist(), strict=True))
-    minimize(
-        one,
-        start.x0,
-        start.sigma0,
-        max_evaluations=max_evaluations,
-        rng=seed,
-        restarts=RESTARTS,
-        surrogate=False,
-        **options,
-    )
+    peers.ours(one, start, max_evaluations, seed, surrogate=False)
 
 
 def violations(fun: WithValues, g: Array) -> Array:

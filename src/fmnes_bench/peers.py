@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.run.minimize import minimize
+
 Array = NDArray[np.float64]
 Evaluate = Callable[[Array], Array]
 
@@ -140,6 +142,23 @@ def restarted(run: Callable[[Array, int], Any], watched: Watched, start: Start, 
 def box_of(start: Start) -> list[tuple[float, float]]:
     """[(lower, upper), ...] of the region."""
     return list(zip(start.lower.tolist(), start.upper.tolist(), strict=True))
+
+
+# -- Ours.
+
+#: More restarts than any budget has room for: each needs twice the evaluations of the one before.
+RESTARTS = 20
+
+
+def ours(fun: Any, start: Start, budget: int, seed: int, **options: Any) -> None:
+    """`fmnes.minimize` with restarts; without a known start it gets only the box."""
+    if start.bounded:
+        options["bounds"] = box_of(start)
+    if start.integers.any():
+        options["integers"] = start.integers
+    if start.known:
+        options |= {"x0": start.x0, "sigma0": start.sigma0}
+    minimize(fun, max_evaluations=budget, rng=seed, **{"restarts": RESTARTS, **options})
 
 
 # -- CMA-ES: `cma` in one run, with restarts and with its surrogate, and `cmaes` with margin.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import signal
 import subprocess
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fmnes import ArgumentError, FmnesError, minimize
+from fmnes import ArgumentError, FmnesError
 from fmnes.cli import app
 from fmnes_bench.coco import chosen_functions, coco, numbers, report
 from fmnes_bench.coco.problems import (
@@ -34,7 +33,6 @@ from fmnes_bench.coco.runs import (
     NOMAD_BUDGET,
     Job,
     Run,
-    check_method,
     jobs_for,
     method_named,
     open_store,
@@ -192,12 +190,8 @@ def test_nomad_has_few_dimensions_and_evaluations() -> None:
     assert Job(SPHERE, "nomad", NOMAD_BUDGET) in jobs and len(jobs) == 3
 
 
-def test_ours_take_integers_or_say_why_not() -> None:
-    if "integers" in inspect.signature(minimize).parameters:
-        assert run_job(CASES[3], "fm-nes", 60).hits
-    else:
-        with pytest.raises(ArgumentError, match="cannot run bbob-mixint"):
-            check_method("fm-nes", "bbob-mixint")
+def test_ours_take_integers() -> None:
+    assert run_job(CASES[3], "fm-nes", 60).hits
 
 
 # -- the study --------------------------------------------------------------------------------------------

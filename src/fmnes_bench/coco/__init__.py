@@ -11,7 +11,6 @@ from pathlib import Path
 
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, not_among
-from fmnes.strategies import METHODS as OURS
 from fmnes_bench.coco import report
 from fmnes_bench.coco.problems import SUITES, Case, package
 from fmnes_bench.coco.runs import (
@@ -28,7 +27,7 @@ from fmnes_bench.trials import run_all
 CONSTRAINED = "bbob-constrained"
 #: Methods that are given the values of constraints.
 WITH_LIMITS = "afm-nes-values,cma-al"
-METHODS = ",".join(name for name in ("afm-nes", "fm-nes", "cma-es") if name in OURS) + ",cma-ipop,cma-bipop"
+METHODS = "afm-nes,fm-nes,cma-es,cma-ipop,cma-bipop"
 
 
 def coco(

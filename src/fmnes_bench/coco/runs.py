@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, MissingExtra, not_among
-from fmnes.run.minimize import minimize
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench import constraints, peers
 from fmnes_bench.coco.problems import (
@@ -40,27 +39,12 @@ from fmnes_bench.trials import Store, open_folder, read_lines, versions
 
 Method = Callable[[Recorder, Start, int, int], None]
 
-#: More restarts than any budget has room for: each needs twice the evaluations of the one before.
-RESTARTS = 20
-
 
 def ours(
     fun: Recorder, start: Start, max_evaluations: int, seed: int, *, method: str, restarts: int | str
 ) -> None:
-    options: dict[str, Any] = {"method": method, "restarts": restarts}
-    if start.bounded:
-        options["bounds"] = list(zip(start.lower.tolist(), start.upper.tolist(), strict=True))
-    if start.integers.any():
-        options["integers"] = start.integers
-    minimize(
-        points_of(fun),
-        start.x0,
-        start.sigma0,
-        vectorized=True,
-        max_evaluations=max_evaluations,
-        rng=seed,
-        **options,
-    )
+    options = {"method": method, "restarts": restarts, "vectorized": True}
+    peers.ours(points_of(fun), start, max_evaluations, seed, **options)
 
 
 def points_of(fun: Recorder) -> Evaluate:
@@ -105,7 +89,7 @@ def method_named(name: str) -> Method:
     if plain not in OURS:
         known = [*OURS, *(f"{ours}-bipop" for ours in OURS), *PEERS, *WITH_VALUES]
         raise not_among("methods", name, known, "some of")
-    return functools.partial(ours, method=plain, restarts=RESTARTS if plain == name else "bipop")
+    return functools.partial(ours, method=plain, restarts=peers.RESTARTS if plain == name else "bipop")
 
 
 def check_method(name: str, suite: str) -> None:

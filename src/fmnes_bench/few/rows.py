@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import inspect
 import json
 import time
 import warnings
@@ -16,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, FmnesError, not_among
-from fmnes.run.minimize import minimize
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes.strategies import METHODS as OURS
+from fmnes_bench import peers
 from fmnes_bench.coco.problems import seed_for
 from fmnes_bench.few.problems import Case, Problem, open_problem
 from fmnes_bench.peers import PEERS, Evaluate, Finished, Start, is_installed, load
@@ -152,8 +151,6 @@ class Recorder:
 # -- Methods: the default of fmnes without and with its surrogate, its other methods, and the peers.
 
 SURROGATE = "surrogate"
-#: More restarts than any budget has room for.
-RESTARTS = 20
 
 
 def check_method(name: str) -> None:
@@ -161,37 +158,17 @@ def check_method(name: str) -> None:
     known = [*OURS, SURROGATE, *PEERS]
     if name not in known:
         raise not_among("methods", name, known, "some of")
-    if name == SURROGATE and not _has_surrogate():
-        raise ArgumentError(
-            f"methods: found {name!r}, but this version of fmnes.minimize has no argument surrogate="
-        )
     if name in PEERS and not is_installed(name):
         raise ArgumentError(
             f"methods: found {name!r}, which is not installed: pip install {PEERS[name].install}"
         )
 
 
-def _has_surrogate() -> bool:
-    return "surrogate" in inspect.signature(minimize).parameters
-
-
 def ours(evaluate: Evaluate, start: Start, budget: int, seed: int, method: str) -> None:
-    """`fmnes.minimize` with restarts, one point at a time; without a known start it gets only the box."""
+    """`fmnes.minimize` one point at a time."""
     options: dict[str, Any] = {"method": DEFAULT_METHOD if method == SURROGATE else method}
-    if _has_surrogate():
-        options["surrogate"] = method == SURROGATE
-    if start.bounded:
-        options["bounds"] = list(zip(start.lower.tolist(), start.upper.tolist(), strict=True))
-    if start.known:
-        options |= {"x0": start.x0, "sigma0": start.sigma0}
-    minimize(
-        lambda x: float(evaluate(np.asarray(x)[None])[0]),
-        max_evaluations=budget,
-        restarts=RESTARTS,
-        rng=seed,
-        on_error="raise",  # so that Finished ends the run
-        **options,
-    )
+    options |= {"surrogate": method == SURROGATE, "on_error": "raise"}  # so that Finished ends the run
+    peers.ours(lambda x: float(evaluate(np.asarray(x)[None])[0]), start, budget, seed, **options)
 
 
 def run_row(case: Case, method: str, budget: int) -> Row:

@@ -161,7 +161,7 @@ def start_of(problem: Problem) -> peers.Start:
 
 Contestant = Callable[[str, Problem, Objective, int, bool], RunEnd]
 PEERS: dict[str, Contestant] = {"cma": cma, "nomad": nomad}
-DEFAULT = tuple(name for name in ("afm-nes", "fm-nes", "cma-es", "cma") if name in METHODS or name in PEERS)
+DEFAULT = ("afm-nes", "fm-nes", "cma-es", "cma")
 
 
 def contestant(method: str) -> Contestant:
