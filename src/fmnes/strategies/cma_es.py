@@ -123,6 +123,8 @@ class CMAES(Strategy):
     CMAES(population_size=None, parameters='2006', refresh=None)
     """
 
+    name = "cma-es"
+    matrices = 7  # C, B, their successors, and what a refresh needs
     population_size: int | None = None
     parameters: Literal["2016", "2006"] = "2016"
     refresh: int | None = None
@@ -130,16 +132,6 @@ class CMAES(Strategy):
     def __post_init__(self) -> None:
         check_choice("parameters", self.parameters, ("2016", "2006"))
         settle_positive_ints(self, "refresh")
-
-    @property
-    def name(self) -> str:
-        """The method's name."""
-        return "cma-es"
-
-    @property
-    def matrices(self) -> int:
-        """The number of d × d matrices that it holds at once."""
-        return 7  # C, B, their successors, and what a refresh needs
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> CMAESState:
         """Return the first state; see `Strategy.init`."""

@@ -32,7 +32,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -254,6 +254,10 @@ class CRFMNES(Strategy):
     CRFMNES(population_size=None, max_change=0.5)
     """
 
+    name = "cr-fm-nes"
+    mirrored = True
+    failed_order = "distance"
+    matrices = 0  # D and v are vectors
     population_size: int | None = None
     max_change: float | None = 0.7
 
@@ -262,26 +266,6 @@ class CRFMNES(Strategy):
             raise ArgumentError(
                 f"max_change: found {shown(self.max_change)}, wanted a number between 0 and 1, or None"
             )
-
-    @property
-    def name(self) -> str:
-        """The method's name."""
-        return "cr-fm-nes"
-
-    @property
-    def mirrored(self) -> bool:
-        """True: each draw gives two points."""
-        return True
-
-    @property
-    def failed_order(self) -> Literal["distance"]:
-        """How failed points are ordered; see `Strategy.failed_order`."""
-        return "distance"
-
-    @property
-    def matrices(self) -> int:
-        """The number of d × d matrices that it holds at once: none."""
-        return 0  # D and v are vectors
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> CRFMNESState:
         """Return the first state; see `Strategy.init`."""

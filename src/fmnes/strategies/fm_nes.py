@@ -141,6 +141,9 @@ class FMNES(EqualByContent, Strategy):
     True
     """
 
+    mirrored = True
+    failed_order = "distance"
+    matrices = 9  # F, A, A⁻¹, their successors, and what a refresh needs
     population_size: int | None = None
     rank_one: Literal["on-ridge", "always", "never"] = "on-ridge"
     reset: bool = True
@@ -181,21 +184,6 @@ class FMNES(EqualByContent, Strategy):
         if any(getattr(self, name) != "published" for name in DEPARTURES):
             return "afm-nes"
         return "dx-nes-ic" if self.rank_one == "never" and not self.reset else "fm-nes"
-
-    @property
-    def mirrored(self) -> bool:
-        """True: each draw gives two points."""
-        return True
-
-    @property
-    def failed_order(self) -> Literal["distance"]:
-        """How failed points are ordered; see `Strategy.failed_order`."""
-        return "distance"
-
-    @property
-    def matrices(self) -> int:
-        """The number of d × d matrices that it holds at once."""
-        return 9  # F, A, A⁻¹, their successors, and what a refresh needs
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> FMNESState:
         """Return the first state; see `Strategy.init`."""

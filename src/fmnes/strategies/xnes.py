@@ -63,22 +63,14 @@ class XNES(EqualByContent, Strategy):
     XNES(population_size=10)
     """
 
+    name = "xnes"
+    matrices = 4  # B, its successor, and the steps in between
     population_size: int | None = None
     B0: ArrayLike | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.B0 is not None:
             object.__setattr__(self, "B0", own_matrix("B0", self.B0))
-
-    @property
-    def name(self) -> str:
-        """The method's name."""
-        return "xnes"
-
-    @property
-    def matrices(self) -> int:
-        """The number of d × d matrices that it holds at once."""
-        return 4  # B, its successor, and the steps in between
 
     def init(self, x0: Array, sigma0: Array, z0: Array, backend: Backend = NUMPY) -> XNESState:
         """Return the first state; see `Strategy.init`."""
