@@ -46,7 +46,7 @@ def _make(axis: str | None, decompositions: str) -> Backend:
         svd=rotation_svd if by_rotations else _svd,
         eigh=_eigh,
         eigh_psd=_rotation_eigh if by_rotations else _eigh,
-        eigenvalues_psd=_rotation_eigenvalues if by_rotations else _eigenvalues,
+        eigenvalues_psd=_rotation_eigenvalues if by_rotations else jnp.linalg.eigvalsh,
     )
 
 
@@ -105,10 +105,6 @@ def _svd(a: Array) -> tuple[Array, Array, Array]:
 def _eigh(a: Array) -> tuple[Array, Array]:
     values, vectors = jnp.linalg.eigh(a)
     return values, vectors
-
-
-def _eigenvalues(a: Array) -> Array:
-    return jnp.linalg.eigvalsh(a)
 
 
 def _rotation_eigh(a: Array) -> tuple[Array, Array]:

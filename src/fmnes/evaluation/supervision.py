@@ -81,13 +81,9 @@ def wait_for(seconds: float) -> float | None:
 _NEEDED = ("fork", "setsid", "killpg")
 
 
-def can_supervise() -> bool:
-    return sys.platform != "win32" and all(hasattr(os, name) for name in _NEEDED)
-
-
 def need_supervision(what: str) -> None:
     """Raise ArgumentError, for the option `what`, where processes cannot be supervised."""
-    if not can_supervise():
+    if sys.platform == "win32" or not all(hasattr(os, name) for name in _NEEDED):
         raise ArgumentError(
             f"{what}: found on {sys.platform}, whose processes cannot be supervised (no fork, no process "
             "groups); wanted Linux or macOS, of which Windows has the first as WSL. Here fmnes evaluates in "

@@ -131,7 +131,8 @@ def _section(runs: Sequence[Run], budget: int) -> list[str]:
     found = areas(runs, budget)
     # Only problems that every method has run: NOMAD has few dimensions.
     cases = [case for case in next(iter(found.values())) if all(case in of for of in found.values())]
-    parts = _parts(cases, {name: [f for f in _functions(cases) if test(f)] for name, test in PARTS.items()})
+    functions = sorted({case.function for case in cases})
+    parts = _parts(cases, {name: [f for f in functions if test(f)] for name, test in PARTS.items()})
     groups = _parts(cases, SUITES[cases[0].suite].groups)
     return [
         f"## {budget:,} d evaluations",
@@ -142,10 +143,6 @@ def _section(runs: Sequence[Run], budget: int) -> list[str]:
         *_table("group", found, groups),
         *_against_peers(found, parts),
     ]
-
-
-def _functions(cases: Iterable[Case]) -> list[int]:
-    return sorted({case.function for case in cases})
 
 
 def _parts(cases: Sequence[Case], by_name: Mapping[str, Sequence[int]]) -> list[Part]:

@@ -113,7 +113,7 @@ def _read(number: int, found: Any) -> Constraint:
     elif isinstance(found, LinearConstraint):
         fun = _Linear(found.A)
     elif isinstance(found, ScipyBounds):
-        fun = _same
+        fun = np.asarray  # the point itself
     else:
         raise ArgumentError(f"constraints: found {shown(found)} at {number}, wanted {WANTED}")
     lower, upper = (
@@ -149,10 +149,6 @@ class _Linear:
 
     def __call__(self, x: NDArray[np.float64]) -> Any:
         return self._A @ x
-
-
-def _same(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    return x
 
 
 # -- SciPy's map-like workers, `workers(func, iterable)`, as an executor.
