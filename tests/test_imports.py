@@ -93,7 +93,6 @@ ALLOWED: dict[str, set[str]] = {
     "_text": set(),
     "_files": set(),
     "_equality": set(),
-    "_logging": set(),
     "summary": {"_text"},  # of a result, which it knows by name only
     "result": {"errors", "_equality", "summary"},
     "outcome": {"errors"},
@@ -115,7 +114,6 @@ ALLOWED: dict[str, set[str]] = {
         "result",
         "outcome",
         "_files",
-        "_logging",
         "arguments",
         "space",
         "storage",
@@ -150,7 +148,6 @@ ALLOWED: dict[str, set[str]] = {
         "evaluation",
         "evaluations",
         "parameters",
-        "_logging",
         "progress",
         "search",
         "space",

@@ -1,4 +1,4 @@
-"""The exceptions of fmnes.
+"""The exceptions of fmnes, warnings and the logger.
 
     FmnesError
     ├── ArgumentError      an argument is wrong (also a ValueError)
@@ -16,10 +16,12 @@ Each message names what was found, what is wanted and, where we know it, what to
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import logging
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 
 class FmnesError(Exception):
@@ -183,3 +185,41 @@ def warn(message: str) -> None:
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] == "fmnes":
         frame, level = frame.f_back, level + 1
     warnings.warn(message, RuntimeWarning, stacklevel=level)
+
+
+# -- The library logs through Python's `logging`; nothing is printed unless the user configures it.
+#
+#     logging.basicConfig(level=logging.INFO)
+#
+# shows the start and end of runs and searches, and lost evaluations; DEBUG also generations and failures.
+
+
+logger = logging.getLogger("fmnes")
+# Without a handler Python prints warnings and errors itself.
+logger.addHandler(logging.NullHandler())
+#: Situations in which a run waits for the user; the progress display shows them too.
+waiting = logging.getLogger("fmnes.waiting")
+
+
+def one_line(text: str) -> str:
+    """Join the lines of a text: a log record is one line."""
+    return " ".join(text.splitlines())
+
+
+# -- Forwarding of the `waiting` logger to a progress display.
+
+
+@contextlib.contextmanager
+def telling(say: Callable[[str], None]) -> Iterator[None]:
+    """Call `say` with each line logged to `waiting` inside the block."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(record.getMessage())
+
+    handler = Handler()
+    waiting.addHandler(handler)
+    try:
+        yield
+    finally:
+        waiting.removeHandler(handler)

@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fmnes._logging import telling
 from fmnes._text import literal, moment, near, number
+from fmnes.errors import telling
 from fmnes.progress import Progress, QuietStream, Rate, best_value, failed, speed
 from fmnes.result import Result, StopReason, View
 from fmnes.summary import limits_in_lines, noise_of

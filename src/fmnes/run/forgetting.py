@@ -12,9 +12,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import NamedTuple
 
-from fmnes._logging import logger
 from fmnes.arguments import shown
-from fmnes.errors import ArgumentError, RunError, SnapshotError
+from fmnes.errors import ArgumentError, RunError, SnapshotError, logger
 from fmnes.identity import START
 from fmnes.run.recording import taken_back, uncounted
 from fmnes.run.snapshots import RunState

@@ -11,10 +11,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes._logging import logger, one_line
 from fmnes._text import MAX_ALIKE, kind_of
 from fmnes.constraints import read_constraint_results
-from fmnes.errors import FmnesError, RunError, SnapshotError, warn
+from fmnes.errors import FmnesError, RunError, SnapshotError, logger, one_line, warn
 from fmnes.outcome import Outcome, from_number
 from fmnes.result import Best, Columns, Failure, Noise, Result, StopReason, Vector, View
 from fmnes.storage.directory import RunDirectory

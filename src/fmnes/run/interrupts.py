@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from fmnes._logging import logger
+from fmnes.errors import logger
 from fmnes.storage.lock import has_stop_request, remove_stop_request
 
 #: Polling interval for stop requests, which should be noticed within a second.

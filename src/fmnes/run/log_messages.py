@@ -1,10 +1,10 @@
-"""The log messages of a run; see _logging.py."""
+"""The log messages of a run; see errors.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fmnes._logging import logger, one_line
+from fmnes.errors import logger, one_line
 from fmnes.identity import START, EvaluationId
 from fmnes.result import Result, Stop, View
 from fmnes.run.restarts import Plan

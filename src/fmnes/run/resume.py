@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from fmnes._logging import logger, one_line
 from fmnes.arguments import Default, check_callback, check_flag, check_path, suggest_options
-from fmnes.errors import ArgumentError, RunError, SnapshotError, warn
+from fmnes.errors import ArgumentError, RunError, SnapshotError, logger, one_line, warn
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, TaskSource
 from fmnes.evaluation.objective import Objective, check_same_objective, stored_objective
 from fmnes.result import Result, StopReason, View

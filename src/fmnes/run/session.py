@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from fmnes._logging import telling
-from fmnes.errors import ObjectiveError, RunError, warn
+from fmnes.errors import ObjectiveError, RunError, telling, warn
 from fmnes.evaluation.evaluator import Evaluator
 from fmnes.evaluations import Evaluations
 from fmnes.progress import Progress

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fmnes._logging import logger
-from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError
+from fmnes.errors import FmnesError, RunError, SnapshotError, StorageError, logger
 from fmnes.run.history import History, Ledger
 from fmnes.run.state import Answer, Searches, StartPoint, Streak, Totals
 from fmnes.search.optimizer import Optimizer

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmnes._logging import logger, one_line, waiting
-from fmnes.errors import RunError, StorageError
+from fmnes.errors import RunError, StorageError, logger, one_line, waiting
 from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.files import Name
