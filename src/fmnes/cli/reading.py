@@ -25,7 +25,6 @@ from fmnes.reading.next_steps import (
     as_argument,
     as_line,
     as_lines,
-    can_be_named,
     find_problem,
     run_outcome,
     where_a_run_is,
@@ -226,7 +225,7 @@ def read_program(run: Path) -> RunConfig:
     begun = read_run_config(run)
     if begun.function is not None:
         call = f"fmnes.resume({str(run)!r}, {begun.function})"
-        how = f"; from Python:  {call}" if can_be_named(begun.function) else ""
+        how = f"; from Python:  {call}" if begun.function.isidentifier() else ""
         raise ArgumentError(f"{run}: found a run of a Python function, wanted one of a program{how}")
     try:
         command_from(begun.objective)

@@ -117,11 +117,6 @@ def next_steps(ending: RunOutcome) -> list[Step]:
     return [step for step in _steps(ending) if step.command]
 
 
-def can_be_named(function: str) -> bool:
-    """Whether Python code can refer to the function by this name; not a method or a lambda."""
-    return function.isidentifier()
-
-
 def _steps(ending: RunOutcome) -> list[Step]:
     reason = ending.reason
     if ending.success:
@@ -167,7 +162,7 @@ def _resume(ending: RunOutcome, words: str = "to go on", **more: float | None) -
     """The command, or call, that resumes it; more: its options, True for one without a value."""
     options = {n: f"{v}" if v is True else f"{v:.15g}" for n, v in more.items() if v is not None}
     if ending.function:
-        if not can_be_named(ending.function):
+        if not ending.function.isidentifier():  # a method or a lambda
             return Step(words, "")
         given = "".join(f", {name}={value}" for name, value in options.items())
         call = f"fmnes.resume({str(ending.run)!r}, {ending.function}{given})"
