@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-# -- Equality of objects that contain arrays.
-
 
 class EqualByValue:
     """Equality by type and by all fields except those with `compare=False`; unhashable.

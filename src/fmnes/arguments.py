@@ -16,9 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from fmnes.errors import ArgumentError, nearest, warn
 from fmnes.result import Vector
 
-# -- Checks of what users pass in: done once, before any evaluation is spent.
-
-
 #: The kinds of random generators that can be saved and loaded.
 BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
 #: Steps as short as this leave no room to shrink before their squares underflow.

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from fmnes import ArgumentError, FmnesError, minimize
 from fmnes.cli import app
 from fmnes_bench import peers
-from fmnes_bench.few import few, formulas, report
+from fmnes_bench.few import few, problems, report
 from fmnes_bench.few import rows as few_rows
 from fmnes_bench.few.problems import REAL, SUITES, Case, Problem, cases_of, open_problem
 from fmnes_bench.few.rows import (
@@ -42,11 +42,11 @@ SPHERE = Case("shared", "sphere", 2, 8)
 # -- problems ---------------------------------------------------------------------------------------------
 
 
-@through("name", formulas.FORMULAS)
+@through("name", problems.FORMULAS)
 def test_a_shared_problem_is_its_formula_bit_for_bit(name: str) -> None:
     for d in (2, 3, 5, 10, 20):
         for instance in (0, 8):
-            fun, x0, lower, upper = formulas.make(name, d, instance)
+            fun, x0, lower, upper = problems.make(name, d, instance)
             other, *ends = few_problems.get(name, d, instance)
             for mine, theirs in zip((x0, lower, upper), ends, strict=True):
                 assert np.array_equal(mine, theirs)
@@ -62,15 +62,15 @@ def test_a_shared_problem_is_its_formula_bit_for_bit(name: str) -> None:
 
 def test_shared_problems_are_those_that_were_written_down() -> None:
     """Values on which no rotation, and so no LAPACK, has an influence."""
-    fun, x0, _, _ = formulas.make("sphere", 2, 8)
+    fun, x0, _, _ = problems.make("sphere", 2, 8)
     c = np.random.default_rng([sum(map(ord, "sphere")), 2, 8]).uniform(-2, 2, 2)
     assert fun(c) == 0 and fun(c + 1) == pytest.approx(2) and fun(x0) > 0
-    assert list(formulas.FORMULAS)[:3] == ["sphere", "rell", "rosen"] and len(formulas.FORMULAS) == 12
+    assert list(problems.FORMULAS)[:3] == ["sphere", "rell", "rosen"] and len(problems.FORMULAS) == 12
 
 
-@through("name", {**formulas.HIDDEN, **formulas.BOXES})
+@through("name", {**problems.HIDDEN, **problems.BOXES})
 def test_the_optimum_of_a_hidden_constraint_problem(name: str) -> None:
-    made = {**formulas.HIDDEN, **formulas.BOXES}[name]()
+    made = {**problems.HIDDEN, **problems.BOXES}[name]()
     # The slabs of problem 1 are closed, so its optimum is approached and not reached.
     at = made.at + (np.r_[-1e-9, np.full(4, -1e-9)] if name == "muller-1" else 0)
     assert made.fun(at) == pytest.approx(made.optimum, abs=1e-6)
