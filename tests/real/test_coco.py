@@ -17,26 +17,24 @@ from typer.testing import CliRunner
 from fmnes import ArgumentError, FmnesError
 from fmnes.cli import app
 from fmnes_bench.coco import chosen_functions, coco, numbers, report
-from fmnes_bench.coco.problems import (
+from fmnes_bench.coco.runs import (
+    NOMAD_BUDGET,
     SUITES,
     TARGETS,
     Case,
     Finished,
+    Job,
     Recorder,
+    Run,
     area,
     evaluate,
-    opened,
-    optimal_value,
-    start_of,
-)
-from fmnes_bench.coco.runs import (
-    NOMAD_BUDGET,
-    Job,
-    Run,
     jobs_for,
     method_named,
     open_store,
+    opened,
+    optimal_value,
     run_job,
+    start_of,
 )
 from tests.rows import through
 

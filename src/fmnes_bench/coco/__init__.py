@@ -12,14 +12,16 @@ from pathlib import Path
 from fmnes.arguments import check_number
 from fmnes.errors import ArgumentError, not_among
 from fmnes_bench.coco import report
-from fmnes_bench.coco.problems import SUITES, Case, package
 from fmnes_bench.coco.runs import (
     NOMAD_DIMENSIONS,
+    SUITES,
     WITH_VALUES,
+    Case,
     Job,
     check_method,
     jobs_for,
     open_store,
+    package,
     run_job,
 )
 from fmnes_bench.trials import run_all

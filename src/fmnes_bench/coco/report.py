@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from fmnes.plots import drawing
 from fmnes.strategies import METHODS as OURS
-from fmnes_bench.coco.problems import SUITES, TARGETS, Case, area
-from fmnes_bench.coco.runs import WITH_VALUES, Run
+from fmnes_bench.coco.runs import SUITES, TARGETS, WITH_VALUES, Case, Run, area
 from fmnes_bench.trials import table
 
 # -- The runtime curves of one suite, one panel per dimension. Skipped without matplotlib.

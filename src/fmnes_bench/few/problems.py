@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import fmnes_bench
 from fmnes.errors import ArgumentError
-from fmnes_bench.coco import problems as coco
+from fmnes_bench.coco import runs as coco
 from fmnes_bench.peers import Start
 from fmnes_bench.search import suite as search
 

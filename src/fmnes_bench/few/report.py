@@ -12,7 +12,7 @@ import numpy as np
 
 from fmnes.plots import drawing
 from fmnes.strategies import DEFAULT_METHOD
-from fmnes_bench.coco.problems import BBOB_GROUPS
+from fmnes_bench.coco.runs import BBOB_GROUPS
 from fmnes_bench.few.problems import REAL, SEARCH_GROUPS, Case
 from fmnes_bench.few.rows import CHECKPOINTS, REGRETS, SURROGATE, TARGETS, Row
 from fmnes_bench.peers import PEERS

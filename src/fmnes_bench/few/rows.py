@@ -18,7 +18,7 @@ from fmnes.errors import ArgumentError, FmnesError, not_among
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes.strategies import METHODS as OURS
 from fmnes_bench import peers
-from fmnes_bench.coco.problems import seed_for
+from fmnes_bench.coco.runs import seed_for
 from fmnes_bench.few.problems import Case, Problem, open_problem
 from fmnes_bench.peers import PEERS, Evaluate, Finished, Start, is_installed, load
 from fmnes_bench.trials import Store, read_texts
