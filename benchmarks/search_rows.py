@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fmnes_bench.search.table import WHAT, Key, Trial, read_trials, run_trial
+from fmnes_bench.search.runs import WHAT, Key, Trial, read_trials, run_trial
 from fmnes_bench.trials import PINNED, run_all
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import fmnes
 from fmnes.strategies.fm_nes import DEPARTURES
 from fmnes_bench.peers import PEERS, Start, nomad
-from fmnes_bench.search.table import WITHOUT, settle
+from fmnes_bench.search.runs import WITHOUT, settle
 
 from .tasks import Counted, Task
 

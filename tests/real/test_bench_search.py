@@ -18,9 +18,9 @@ from fmnes import ArgumentError, MissingExtra
 from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import read_problem
 from fmnes_bench import peers as every
-from fmnes_bench.search import report, search, suite, table
-from fmnes_bench.search.suite import Problem
-from fmnes_bench.search.table import (
+from fmnes_bench.search import report, search, suite
+from fmnes_bench.search import runs as search_runs
+from fmnes_bench.search.runs import (
     Cell,
     Honesty,
     Key,
@@ -34,6 +34,7 @@ from fmnes_bench.search.table import (
     summarise,
     summary,
 )
+from fmnes_bench.search.suite import Problem
 from tests.rows import through
 
 CASES = [(name, d) for name in suite.PROBLEMS for d in (2, 3, 5, 10) if suite.has(name, d)]
@@ -198,7 +199,7 @@ def test_what_there_is_not() -> None:
 
 @pytest.mark.parametrize("method", ["fm-nes", "cma-es", "cma", "nomad"])
 def test_a_run_ends_at_the_target_and_can_be_repeated(method: str) -> None:
-    if method in table.PEERS:
+    if method in search_runs.PEERS:
         need(method)
     key = Key("evaluations", "active1" if method == "cma-es" else "sphere", 2, method, 3)
     trial = run_trial(*key)
@@ -220,7 +221,7 @@ def test_without_a_target_a_run_ends_by_itself(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["cma-es", "cma", "nomad"])
 def test_bounds_are_kept_and_noise_is_searched(method: str) -> None:
-    if method in table.PEERS:
+    if method in search_runs.PEERS:
         need(method)
     boxed = run_trial("evaluations", "box-rotated", 2, method, 0)
     assert boxed.solved and -1e-14 <= boxed.gap <= 1e-8
@@ -230,13 +231,13 @@ def test_bounds_are_kept_and_noise_is_searched(method: str) -> None:
 
 
 def test_who_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert table.takes_part("nomad", 10) and not table.takes_part("nomad", 20)
-    table.check_method("fm-nes-once")
+    assert search_runs.takes_part("nomad", 10) and not search_runs.takes_part("nomad", 20)
+    search_runs.check_method("fm-nes-once")
     with pytest.raises(ArgumentError, match="did you mean 'fm-nes'"):
-        table.check_method("fm-ness")
+        search_runs.check_method("fm-ness")
     monkeypatch.setattr(every, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"fmnes\[bench\]"):
-        table.check_method("cma")
+        search_runs.check_method("cma")
 
 
 # -- numbers, by hand -------------------------------------------------------------------------------------
@@ -300,16 +301,16 @@ def test_the_summary_is_a_geometric_mean() -> None:
 
 
 def test_one_method_beside_another() -> None:
-    found = table.beside(CELLS, "study", 2, "xnes", "cma-es")
+    found = search_runs.beside(CELLS, "study", 2, "xnes", "cma-es")
     assert found is not None
     # sphere 300/400, cigar unsolved by one (50), slope solved by one only (1/50), aell1 800/9, cut off at 50
     assert found.ratio == pytest.approx((0.75 * 50 * (1 / 50) * 50) ** (1 / 4)) and found.cells == 4
     # Only the sphere is solved by both within the limits.
     assert found.error == pytest.approx(found.ratio * math.hypot(1 / 300, 1 / 400) / 4)
-    assert table.beside(CELLS, "study", 2, "fm-nes", "cma-es").ratio == pytest.approx(  # type: ignore[union-attr]
+    assert search_runs.beside(CELLS, "study", 2, "fm-nes", "cma-es").ratio == pytest.approx(  # type: ignore[union-attr]
         (0.5 * 50 * 1 * 8 / 9) ** (1 / 4)  # slope: solved by neither
     )
-    assert table.beside(CELLS, "study", 3, "xnes", "cma-es") is None
+    assert search_runs.beside(CELLS, "study", 3, "xnes", "cma-es") is None
 
 
 def test_the_page_shows_the_default_beside_the_others_and_the_seeds() -> None:
@@ -452,4 +453,4 @@ def test_bad_input_is_refused_before_anything_is_made(tmp_path: Path) -> None:
 
 
 def test_clip_is_what_the_page_says() -> None:
-    assert f"[1/{table.CLIP:g}, {table.CLIP:g}]" in report.INTRODUCTION
+    assert f"[1/{search_runs.CLIP:g}, {search_runs.CLIP:g}]" in report.INTRODUCTION

@@ -117,7 +117,7 @@ def search(
     Runs that the folder has are not run again; to repeat a method, delete its lines from the CSV file.
     """
     from fmnes_bench.search import search as run
-    from fmnes_bench.search.table import DEFAULT, is_installed
+    from fmnes_bench.search.runs import DEFAULT, is_installed
 
     chosen = list(DEFAULT) if methods is None else _words(methods)
     if methods is None:  # a peer that was asked for by name is an error

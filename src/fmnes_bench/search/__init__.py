@@ -10,7 +10,7 @@ from fmnes.arguments import check_number
 from fmnes.errors import MissingExtra, not_among
 from fmnes_bench.search import suite
 from fmnes_bench.search.report import page
-from fmnes_bench.search.table import (
+from fmnes_bench.search.runs import (
     DEFAULT,
     WHAT,
     Key,

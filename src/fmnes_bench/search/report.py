@@ -15,8 +15,7 @@ import numpy as np
 from fmnes.plots import drawing
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes_bench.search import suite
-from fmnes_bench.search.suite import GROUPS
-from fmnes_bench.search.table import (
+from fmnes_bench.search.runs import (
     CLIP,
     DEFAULT,
     DEFAULT_REFERENCES,
@@ -30,6 +29,7 @@ from fmnes_bench.search.table import (
     summarise,
     summary,
 )
+from fmnes_bench.search.suite import GROUPS
 from fmnes_bench.trials import table
 
 # -- The figure: for each method the ratio to the better reference, by problem and d.
