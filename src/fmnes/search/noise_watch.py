@@ -21,6 +21,7 @@ from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.result import Noise
 from fmnes.search.generation import Generation, Repeat
+from fmnes.search.response import MAX_DIMENSION, Record
 from fmnes.search.saved import Saved, count, shaped
 from fmnes.strategies import DEFAULT_METHOD
 
@@ -194,6 +195,8 @@ class NoiseWatch:
     """The last differences of two values at one point."""
     course: Course = field(default_factory=Course)
     """The averages of the generations of the present search."""
+    record: Record = field(default_factory=Record)
+    """The last points of the present search, since noise was seen or is expected."""
 
     @property
     def slows_down(self) -> bool:
@@ -216,7 +219,7 @@ class NoiseWatch:
 
     def begin_search(self) -> None:
         """A restart begins: what is known about the noise stays."""
-        self.course = Course()
+        self.course, self.record = Course(), Record()
 
     def next_repeat(self, search: Optimizer, x: Floats, open: NDArray[np.bool_] | None) -> Repeat | None:
         """Return which point is evaluated again beside the points x of a generation; None: none.
@@ -274,9 +277,11 @@ class NoiseWatch:
         if len(other) and not self.seen:
             self.seen, self.found, self.found_at = True, Pair(first, float(other[0])), evaluations
 
-    def add(self, values: Floats) -> None:
-        """Add the values of the draws of a complete generation."""
+    def add(self, x: Floats, values: Floats, fits: bool) -> None:
+        """Add the draws of a complete generation. fits: are they for a response surface?"""
         self.generations += 1
+        if fits and (self.seen or self.sampled):
+            self.record.add(x, values)
         finite = values[np.isfinite(values)]
         if len(finite):
             with np.errstate(over="ignore"):
@@ -299,17 +304,20 @@ class NoiseWatch:
     # -- saving
 
     def dump(self) -> Saved:
+        counts, table = self.record.dump()
         metadata = {
             "seen": self.seen,
             "sampled": self.sampled,
             "counts": [self.generations, self.next_check, self.compared, self.found_at],
             "course": self.course.counts,
+            "record": counts,
         }
         found = (math.nan, math.nan) if self.found is None else self.found
         arrays = {
             "noise.numbers": np.array([self.level, *found]),
             "noise.differences": np.array(self.differences, dtype=float),
             "noise.course": self.course.numbers,
+            "noise.record": table,
         }
         return {"noise": metadata}, arrays
 
@@ -336,6 +344,7 @@ class NoiseWatch:
             found_at=found_at,
             differences=deque(differences.tolist(), maxlen=DIFFERENCES),
             course=Course.restore(saved["course"], arrays["noise.course"]),
+            record=Record.restore(saved["record"], arrays["noise.record"]),
         )
 
 
@@ -389,3 +398,10 @@ def single_target(search: Optimizer) -> float | None:
 def noisy(search: Optimizer) -> bool:
     """Whether values at the same point differ."""
     return search.noise is not None and search.noise.seen
+
+
+def fits_response(search: Optimizer) -> bool:
+    """Whether a search fits a response surface to its points: all coordinates are real, and few."""
+    start = search._start
+    few = len(start.x0) <= MAX_DIMENSION
+    return few and start.grid is None and start.choices is None and search._surrogate is None
