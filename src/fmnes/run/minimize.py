@@ -354,10 +354,7 @@ def minimize(
         constraints=constraints,
         noise=noise,
     )
-    noisy = opt.noise is not None and opt.noise.sampled
-    if noisy and surrogate is True:
-        raise ArgumentError('noise: found True together with surrogate=True, wanted noise="auto" with it')
-    plain = noisy or bool(opt.overlap) or population_size is not None or bounds_as != "map"
+    plain = bool(opt.overlap) or population_size is not None or bounds_as != "map"
     if wants_surrogate(surrogate, settings, opt, program=isinstance(fun, Command), plain=plain):
         use_surrogate(opt, batch_size(settings, executor))
     explore_box(opt, not started, bool(settings.restarts) and settings.restart_from is None)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.result import Noise
-from fmnes.search.generation import Generation, Repeat
+from fmnes.search.generation import BEST, LAST, Generation, Repeat
 from fmnes.search.response import MAX_DIMENSION, Record
 from fmnes.search.saved import Saved, count, shaped
 from fmnes.strategies import DEFAULT_METHOD
@@ -34,6 +34,11 @@ Floats = NDArray[np.float64]
 FIRST_CHECK = 10
 #: … with models, which evaluate few points at a time, after this number of evaluations.
 FIRST_CHECK_WITH_MODELS = 50
+#: With models, where noise was seen or is expected: the last point is evaluated again after this number of
+#: evaluations, …
+FIRST_ALONE = 10
+#: … until there are this number of differences, after this number of further ones, and then after this one.
+LEAST_DIFFERENCES, SOON_WITH_MODELS, EVERY_WITH_MODELS = 3, 3, 10
 #: Where noise was seen, one generation in this number evaluates one point twice.
 EVERY = 5
 #: Values that differ by less than this share of them are equal: sums in another order give that much.
@@ -183,6 +188,8 @@ class NoiseWatch:
     """Generations so far, of all searches."""
     next_check: int = FIRST_CHECK
     """Generations, or with models evaluations, after which the best point is evaluated again."""
+    next_alone_at: int = FIRST_ALONE
+    """Evaluations after which a search with models evaluates its last point again, if it samples."""
     compared: int = 0
     """Points evaluated twice."""
     level: float = math.nan
@@ -202,6 +209,11 @@ class NoiseWatch:
     def slows_down(self) -> bool:
         """Is the noise large enough for smaller learning rates?"""
         return self.seen and self.level > LEVEL
+
+    @property
+    def hides_order(self) -> bool:
+        """Is the noise certainly too large for models that order single values?"""
+        return self.slows_down and len(self.differences) >= LEAST_DIFFERENCES
 
     @property
     def deviation(self) -> float:
@@ -234,7 +246,11 @@ class NoiseWatch:
 
     def next_alone(self, search: Optimizer) -> Repeat | None:
         """Return the point that a search with models evaluates again before its next points; None: none."""
-        if self.seen or search.evaluations < self.next_check * FIRST_CHECK_WITH_MODELS // FIRST_CHECK:
+        if self.sampled:
+            last = self.record.table[-1] if self.record.n else np.array([math.nan])
+            due = search.evaluations >= self.next_alone_at and math.isfinite(last[-1])
+            return Repeat(LAST, float(last[-1]), last[:-1]) if due else None
+        if search.evaluations < self.next_check * FIRST_CHECK_WITH_MODELS // FIRST_CHECK:
             return None
         return self._best_again(search)
 
@@ -242,7 +258,7 @@ class NoiseWatch:
         best = search._best
         if best.x is None or not best.evaluation:  # a known value may come from another machine
             return None
-        return Repeat(-1, best.fun, best.x)
+        return Repeat(BEST, best.fun, best.x)
 
     def compare(self, search: Optimizer, current: Generation) -> None:
         """Take the two values of a point that a complete generation evaluated again."""
@@ -252,19 +268,27 @@ class NoiseWatch:
         values = current.f[: current.size]
         pair = Pair(repeat.value if repeat.slot < 0 else float(values[repeat.slot]), float(current.f[-1]))
         self.compared += 1
-        if repeat.slot < 0:
+        if repeat.slot == BEST:
             self.next_check *= 2
+        if repeat.slot == LAST:
+            few = len(self.differences) < LEAST_DIFFERENCES
+            self.next_alone_at = search.evaluations + (SOON_WITH_MODELS if few else EVERY_WITH_MODELS)
         if not (math.isfinite(pair.first) and math.isfinite(pair.again)):
             return
         difference = pair.first / 2 - pair.again / 2
         differs = 2 * abs(difference) > ROUNDING * max(abs(pair.first), abs(pair.again))
         if differs and not self.seen:
             self.seen, self.found, self.found_at = True, pair, search.evaluations
-            self.sampled = self.sampled or not current.only_repeat
+            self.sampled = True
         difference = min(max(2 * difference, -LARGEST), LARGEST)
-        if repeat.slot < 0:  # the luckiest value: its difference is larger than others
+        if repeat.slot == BEST:  # the luckiest value: its difference is larger than others
             return
         self.differences.append(difference if differs else 0.0)
+        if repeat.slot == LAST:
+            d = current.x.shape[1]
+            typical = math.fsum(abs(each) / len(self.differences) for each in self.differences)
+            self.level = _share(typical, self.record.table[-(2 * d + 10) :, -1])
+            return
         share = _share(abs(difference), values) if differs else 0.0
         self.level = share if math.isnan(self.level) else (1 - WEIGHT) * self.level + WEIGHT * share
 
@@ -277,11 +301,14 @@ class NoiseWatch:
         if len(other) and not self.seen:
             self.seen, self.found, self.found_at = True, Pair(first, float(other[0])), evaluations
 
-    def add(self, x: Floats, values: Floats, fits: bool) -> None:
-        """Add the draws of a complete generation. fits: are they for a response surface?"""
-        self.generations += 1
-        if fits and (self.seen or self.sampled):
+    def record_points(self, x: Floats, values: Floats) -> None:
+        """Keep points and their values, if noise was seen or is expected."""
+        if self.seen or self.sampled:
             self.record.add(x, values)
+
+    def add(self, values: Floats) -> None:
+        """Add the values of the draws of a complete generation."""
+        self.generations += 1
         finite = values[np.isfinite(values)]
         if len(finite):
             with np.errstate(over="ignore"):
@@ -308,7 +335,7 @@ class NoiseWatch:
         metadata = {
             "seen": self.seen,
             "sampled": self.sampled,
-            "counts": [self.generations, self.next_check, self.compared, self.found_at],
+            "counts": [self.generations, self.next_check, self.next_alone_at, self.compared, self.found_at],
             "course": self.course.counts,
             "record": counts,
         }
@@ -326,7 +353,7 @@ class NoiseWatch:
         saved = metadata["noise"]
         if type(saved["seen"]) is not bool or type(saved["sampled"]) is not bool:
             raise SnapshotError(f"noise that is {saved['seen']!r} and {saved['sampled']!r}")
-        generations, next_check, compared, found_at = map(count, saved["counts"])
+        generations, next_check, next_alone_at, compared, found_at = map(count, saved["counts"])
         level, first, again = shaped(arrays["noise.numbers"], (3,)).tolist()
         differences = arrays["noise.differences"]
         if not np.isfinite(shaped(differences, (differences.size,))).all() or next_check < FIRST_CHECK:
@@ -338,6 +365,7 @@ class NoiseWatch:
             sampled=saved["sampled"],
             generations=generations,
             next_check=next_check,
+            next_alone_at=next_alone_at,
             compared=compared,
             level=level,
             found=Pair(first, again) if saved["seen"] else None,

@@ -30,6 +30,9 @@ def end_generation(
     """End the generation. values: what ranks the points, if not their own values."""
     if search.noise is not None:
         search.noise.compare(search, current)
+        if search._surrogate is not None and not current.only_repeat:
+            evaluated = current.source == Source.EVALUATED
+            search.noise.record_points(current.x[evaluated], current.f[evaluated])
     if current.only_repeat:
         pass
     elif current.poll is not None:
@@ -71,7 +74,9 @@ def _update(search: Optimizer, current: Generation, feasible: list[float], value
         slowly = search.noise is not None and search._surrogate is None and search.noise.slows_down
         search._distribution.update(z, f, x[: len(f)], slowly)
     if search.noise is not None:
-        search.noise.add(x, current.f[: current.size], fits_response(search))
+        search.noise.add(current.f[: current.size])
+        if fits_response(search):
+            search.noise.record_points(x, current.f[: current.size])
         if slowly and fits_response(search):
             response.step(search.noise.record, search._distribution)
     if search._constrained is not None:
