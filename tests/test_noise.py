@@ -295,6 +295,21 @@ def test_bad_input_ends_without_an_exception_or_a_claim(name: str, noise: Any) -
     assert not result.success
 
 
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_with_models_ends_without_an_exception_or_a_claim(name: str) -> None:
+    result = minimize(BAD[name](), START, SIGMA, rng=1, max_evaluations=150, noise=True, surrogate=True)
+    assert result.nfev <= 150
+    assert result.x is not None and math.isfinite(result.fun)
+    assert not result.success
+
+
+def test_restarts_after_the_models_have_stepped_aside() -> None:
+    f = Noisy(0.5)
+    options: dict[str, Any] = {"bounds": (-5, 5), "restarts": 2, "surrogate": True, "noise": True}
+    result = minimize(f, START, SIGMA, rng=1, max_evaluations=1200, **options)
+    assert f.calls == result.nfev <= 1200 and sphere(result.x) < 0.5
+
+
 @pytest.mark.parametrize("name", ["only noise", "noise far above all differences", "two values"])
 def test_noise_alone_ends_without_a_limit_and_without_success(name: str) -> None:
     result = minimize(BAD[name](), START, SIGMA, rng=1)
