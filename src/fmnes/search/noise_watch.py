@@ -3,9 +3,9 @@
 The best point is evaluated again after 10, 20, 40, … generations. When its value differs, every fifth
 generation evaluates one of its points twice. The difference, relative to the spread of the values of that
 generation, is the level of the noise; above LEVEL the learning rates follow the signal-to-noise ratio
-(`noise.py`), and the search follows a response surface (`response.py`). With models the last point is evaluated
-again instead, and above LEVEL the models step aside. Which points are evaluated again depends on counters only: the random numbers of the search stay
-the same.
+(`noise.py`), and the search follows a response surface (`response.py`). With models the last point is
+evaluated again instead, and above LEVEL the models step aside. Which points are evaluated again depends on
+counters only: the random numbers of the search stay the same.
 """
 
 from __future__ import annotations
