@@ -1,9 +1,9 @@
 """The answer of a noisy search: the point with the best estimated mean, evaluated several times.
 
 The candidates are the minimum of the response surface, or else the mean of the distribution, and the point
-with the luckiest value. Both are evaluated a few times; the chosen one is then evaluated again, and only these
-last values make the reported mean, so that it is no lucky choice. The ids contain the state of the search:
-the same point has the same id, with any budget.
+with the luckiest value. Both are evaluated a few times; the chosen one is then evaluated again, and only
+these last values make the reported mean, so that it is no lucky choice. The ids contain the state of the
+search: the same point has the same id, with any budget.
 """
 
 from __future__ import annotations
