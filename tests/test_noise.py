@@ -140,6 +140,42 @@ def test_a_search_with_models_sees_noise_and_evaluates_its_answer_again() -> Non
     assert len(exact.points) - len(set(exact.points)) <= 2
 
 
+@pytest.mark.parametrize("noise", ["auto", True])
+def test_models_step_aside_where_noise_hides_the_order(noise: Any) -> None:
+    f = Noisy(1.0)
+    search = Optimizer(START, SIGMA, rng=1, noise=noise, surrogate=True)
+    while search.evaluations < 200:
+        search.tell([f(x) for x in search.ask()])
+    assert not search.surrogate and search.noise is not None
+    # What the models evaluated is known to the response surface; points that were evaluated again are not.
+    assert search.noise.record.n == search.evaluations - search.noise.compared
+    exact = Noisy(0.0)
+    search = Optimizer(START, SIGMA, rng=1, noise=noise, surrogate=True)
+    while search.evaluations < 100:
+        search.tell([exact(x) for x in search.ask()])
+    assert search.surrogate
+    small = Noisy(1e-6)
+    search = Optimizer(START, SIGMA, rng=1, noise=noise, surrogate=True)
+    while search.evaluations < 70:
+        search.tell([small(x) for x in search.ask()])
+    assert search.surrogate
+
+
+def test_models_and_noise_together_are_better_than_either() -> None:
+    def last(**options: Any) -> float:
+        def f(x: Any) -> float:
+            return float(x[0] ** 2 + 1e4 * x[1] ** 2 + 1e6 * x[2] ** 2)
+
+        found = [
+            minimize(Noisy(1.0, f, 1000 * seed), [3.0] * 3, 2.0, rng=seed, max_evaluations=300, **options)
+            for seed in range(3)
+        ]
+        return float(np.median([f(result.x) for result in found]))
+
+    both = last(surrogate=True)
+    assert both < last(surrogate=True, noise=False) and both < last(surrogate=False)
+
+
 # -- what excludes it
 
 
@@ -150,13 +186,12 @@ def test_a_search_with_models_sees_noise_and_evaluates_its_answer_again() -> Non
         ({"integers": True}, "every coordinate is discrete"),
         ({"overlap": 0.5, "workers": 2}, "overlap"),
         ({"constraints": {"g": (None, 1.0)}}, "constraints"),
-        ({"surrogate": True}, "surrogate=True"),
     ],
 )
 def test_what_excludes_it_is_refused_or_left_off(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
         minimize(sphere, START, SIGMA, noise=True, **options)
-    if words not in ("overlap", "constraints", "surrogate=True"):
+    if words not in ("overlap", "constraints"):
         f = Noisy(0.1)
         assert minimize(f, START, SIGMA, rng=1, max_evaluations=400, **options).noise is None
 
@@ -259,6 +294,21 @@ def test_bad_input_ends_without_an_exception_or_a_claim(name: str, noise: Any) -
     assert not result.success
 
 
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_with_models_ends_without_an_exception_or_a_claim(name: str) -> None:
+    result = minimize(BAD[name](), START, SIGMA, rng=1, max_evaluations=150, noise=True, surrogate=True)
+    assert result.nfev <= 150
+    assert result.x is not None and math.isfinite(result.fun)
+    assert not result.success
+
+
+def test_restarts_after_the_models_have_stepped_aside() -> None:
+    f = Noisy(0.5)
+    options: dict[str, Any] = {"bounds": (-5, 5), "restarts": 2, "surrogate": True, "noise": True}
+    result = minimize(f, START, SIGMA, rng=1, max_evaluations=1200, **options)
+    assert f.calls == result.nfev <= 1200 and sphere(result.x) < 0.5
+
+
 @pytest.mark.parametrize("name", ["only noise", "noise far above all differences", "two values"])
 def test_noise_alone_ends_without_a_limit_and_without_success(name: str) -> None:
     result = minimize(BAD[name](), START, SIGMA, rng=1)
@@ -319,7 +369,7 @@ def test_a_larger_budget_continues_the_same_search(tmp_path: Path) -> None:
 
 
 def test_workers_and_the_serial_loop_agree() -> None:
-    options: dict[str, Any] = {"rng": 1, "max_evaluations": 300, "noise": True}
+    options: dict[str, Any] = {"rng": 1, "max_evaluations": 300, "noise": True, "surrogate": False}
     serial = minimize(hashed, START, SIGMA, **options)
     assert minimize(hashed, START, SIGMA, workers=2, **options) == serial
 

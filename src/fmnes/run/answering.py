@@ -1,9 +1,9 @@
 """The answer of a noisy search: the point with the best estimated mean, evaluated several times.
 
-The candidates are the mean of the distribution and the point with the luckiest value. Both are evaluated a
-few times; the chosen one is then evaluated again, and only these last values make the reported mean, so that
-it is no lucky choice. The ids contain the state of the search: the same point has the same id, with any
-budget.
+The candidates are the minimum of the response surface, or else the mean of the distribution, and the point
+with the luckiest value. Both are evaluated a few times; the chosen one is then evaluated again, and only
+these last values make the reported mean, so that it is no lucky choice. The ids contain the state of the
+search: the same point has the same id, with any budget.
 """
 
 from __future__ import annotations
@@ -175,7 +175,8 @@ def _answer(x: Vector, values: Sequence[float]) -> Answer | None:
         return None
     with np.errstate(all="ignore"):  # values near the largest number
         mean, deviation = float(found.mean()), float(found.std(ddof=1))
-    error = deviation / math.sqrt(len(found))
+    # As wide as Student's distribution at one standard deviation, which matters for few values.
+    error = deviation / math.sqrt(len(found)) * (1 + 0.5 / (len(found) - 1))
     if not math.isfinite(mean + deviation):
         return None
     return Answer(x, mean, error, deviation)

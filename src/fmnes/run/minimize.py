@@ -261,10 +261,10 @@ def minimize(
     noise : {"auto", True, False}, optional
         Whether values at the same point may differ. "auto": "afm-nes" evaluates its best point again after
         10, 20, 40, … generations. When a value differs, every fifth generation evaluates one point twice,
-        the search takes smaller steps where noise hides the differences, and at the end the point with the
-        best estimated mean is evaluated several times: see `fmnes.result.Noise`. True samples from the
-        start, and excludes models; False takes values as exact. Not with `constraints`, `overlap` and
-        published methods, and not if every coordinate is discrete.
+        the search takes smaller steps where noise hides the differences, follows a function fitted to the
+        last points, and at the end evaluates the point with the best estimated mean several times: see
+        `fmnes.result.Noise`. True samples from the start; False takes values as exact. Not with
+        `constraints`, `overlap` and published methods, and not if every coordinate is discrete.
     keep_evaluations : bool, optional
         Keep every evaluation in `result.evaluations`, a table; `to_pandas()` makes a DataFrame of it.
     run_dir : path, optional
@@ -354,10 +354,7 @@ def minimize(
         constraints=constraints,
         noise=noise,
     )
-    noisy = opt.noise is not None and opt.noise.sampled
-    if noisy and surrogate is True:
-        raise ArgumentError('noise: found True together with surrogate=True, wanted noise="auto" with it')
-    plain = noisy or bool(opt.overlap) or population_size is not None or bounds_as != "map"
+    plain = bool(opt.overlap) or population_size is not None or bounds_as != "map"
     if wants_surrogate(surrogate, settings, opt, program=isinstance(fun, Command), plain=plain):
         use_surrogate(opt, batch_size(settings, executor))
     explore_box(opt, not started, bool(settings.restarts) and settings.restart_from is None)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fmnes.constraints import ConstraintResult
 from fmnes.result import Best, Result, Stop, StopReason
-from fmnes.search.noise_watch import noisy
+from fmnes.search.noise_watch import fits_response, noisy
+from fmnes.search.response import Surface, fit_surface
 
 if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer
@@ -79,12 +80,28 @@ def estimate(search: Optimizer, best: Best[Any]) -> tuple[Best[Any], float]:
 def candidates_of(search: Optimizer) -> list[Any]:
     """Return the points that may be the answer of a noisy search, the likelier first.
 
-    They are the mean and the luckiest point; with models, which evaluate few points, in the other order.
+    They are the minimum of the response surface, or else the mean, and the luckiest point; with models, which
+    evaluate few points, in the other order.
     """
-    best, mean = search._best.x, search._distribution.nearest(search._distribution.mean)
+    surface = surface_of(search)
+    mean = search._distribution.mean if surface is None else inside(search, surface.x)
+    best, mean = search._best.x, search._distribution.nearest(mean)
     if best is None or np.array_equal(best, mean):
         return [mean]
     return [best, mean] if search.surrogate else [mean, best]
+
+
+def surface_of(search: Optimizer) -> Surface | None:
+    """Return the response surface of a noisy search; None: it has none."""
+    if search.noise is None or not search.noise.seen or not fits_response(search):
+        return None
+    return fit_surface(search.noise.record, search._distribution)
+
+
+def inside(search: Optimizer, x: Floats) -> Floats:
+    """Return the nearest point within the bounds."""
+    low, high = search._distribution.bounds
+    return np.clip(x, low, high)
 
 
 def generation_size(search: Optimizer) -> int:

@@ -252,6 +252,16 @@ class Distribution:
         if np.isfinite(mean).all():
             self.state = self.state._replace(mean=mean)
 
+    def change_shape(self, factor: Floats) -> None:
+        """Multiply the shape by this factor with determinant 1, in the coordinates of the draws. (d, d)"""
+        strategy, state = self.start.strategy, self.state
+        with np.errstate(all="ignore"):
+            changed = strategy.with_shape(
+                state, state.mean, float(state.sigma), strategy.shape_matrix(state) @ factor
+            )
+        if stays_finite(changed, state):
+            self.state = changed
+
     def begin_with_axes(self, x: Vector, axes: Floats) -> None:
         """Continue from this point with these axes, (d, d): the points are x + axes · z."""
         start: Any = self.start

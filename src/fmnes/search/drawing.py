@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.search.generation import Generation, Repeat
-from fmnes.search.modelled import proposed_generation, screened_generation
+from fmnes.search.modelled import drop_models, proposed_generation, screened_generation
 from fmnes.search.polling import Poll, next_poll
 from fmnes.search.screen import Screened, Source, poll_only, screen
 from fmnes.search.stopping import settled_at
@@ -31,6 +31,9 @@ def sample(search: Optimizer) -> Generation:
     if search._surrogate is not None and search.exploring is None:
         if search.noise is not None and (repeat := search.noise.next_alone(search)):
             return _evaluate_again(search, repeat)
+        if search.noise is not None and search.noise.hides_order:
+            drop_models(search, search._surrogate)
+            return sample(search)
         proposed = proposed_generation(search, search._surrogate)
         if proposed is not None:
             search._current = proposed

@@ -22,11 +22,15 @@ from fmnes.search.screen import Screened, Source, read_sources
 Floats = NDArray[np.float64]
 
 
+#: Points that were evaluated before, in `Repeat.slot`: the best one, and the last one.
+BEST, LAST = -1, -2
+
+
 class Repeat(NamedTuple):
     """A point that is evaluated again."""
 
     slot: int
-    """The slot of the same generation that has the point; -1: it was evaluated before."""
+    """The slot of the same generation that has the point; BEST or LAST: it was evaluated before."""
     value: float
     """Its value before; NaN if a slot of the generation has it."""
     x: Vector
@@ -250,7 +254,7 @@ class Generation:
         repeat, alone = None, False
         if metadata.get("repeat") is not None:
             slot, value, alone = metadata["repeat"]
-            if type(slot) is not int or not -1 <= slot < lam - 1 or type(alone) is not bool:
+            if type(slot) is not int or not LAST <= slot < lam - 1 or type(alone) is not bool:
                 raise SnapshotError(f"a point that repeats slot {slot!r} of {lam}")
             if (value is None) != (slot >= 0) or (alone and lam != 1):
                 raise SnapshotError(f"a point that repeats slot {slot} with the value {value!r}")

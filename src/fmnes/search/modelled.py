@@ -16,6 +16,7 @@ from fmnes.errors import ArgumentError
 from fmnes.result import Stop, StopReason
 from fmnes.search.constrained import Constrained, Projected
 from fmnes.search.generation import Generation
+from fmnes.search.response import Record
 from fmnes.search.screen import Screened, Source
 from fmnes.search.start import Start
 from fmnes.strategies import DEFAULT_METHOD
@@ -115,6 +116,16 @@ def proposed_generation(search: Optimizer, surrogate: Surrogate) -> Generation |
         search._distribution.begin_with_axes(*begun)
         surrogate.first_step = search.sigma * float(search._distribution.shape.axis_lengths.max())
     return None
+
+
+def drop_models(search: Optimizer, surrogate: Surrogate) -> None:
+    """Continue with the distribution alone and its response surface: noise hides what the models order."""
+    assert search.noise is not None
+    if surrogate.phase != LOCAL and (begun := surrogate.hand_over()) is not None:
+        search._distribution.begin_with_axes(*begun)
+    search.noise.record = Record()
+    search.noise.record.add(surrogate.points(surrogate.data.u), surrogate.data.y)
+    search._surrogate = None
 
 
 def model_minimum_under_limits(

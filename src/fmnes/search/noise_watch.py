@@ -3,8 +3,9 @@
 The best point is evaluated again after 10, 20, 40, … generations. When its value differs, every fifth
 generation evaluates one of its points twice. The difference, relative to the spread of the values of that
 generation, is the level of the noise; above LEVEL the learning rates follow the signal-to-noise ratio
-(`noise.py`). Which points are evaluated again depends on counters only: the random numbers of the search stay
-the same.
+(`noise.py`), and the search follows a response surface (`response.py`). With models the last point is
+evaluated again instead, and above LEVEL the models step aside. Which points are evaluated again depends on
+counters only: the random numbers of the search stay the same.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.result import Noise
-from fmnes.search.generation import Generation, Repeat
+from fmnes.search.generation import BEST, LAST, Generation, Repeat
+from fmnes.search.response import MAX_DIMENSION, Record
 from fmnes.search.saved import Saved, count, shaped
 from fmnes.strategies import DEFAULT_METHOD
 
@@ -33,6 +35,11 @@ Floats = NDArray[np.float64]
 FIRST_CHECK = 10
 #: … with models, which evaluate few points at a time, after this number of evaluations.
 FIRST_CHECK_WITH_MODELS = 50
+#: With models, where noise was seen or is expected: the last point is evaluated again after this number of
+#: evaluations, …
+FIRST_ALONE = 10
+#: … until there are this number of differences, after this number of further ones, and then after this one.
+LEAST_DIFFERENCES, SOON_WITH_MODELS, EVERY_WITH_MODELS = 3, 3, 10
 #: Where noise was seen, one generation in this number evaluates one point twice.
 EVERY = 5
 #: Values that differ by less than this share of them are equal: sums in another order give that much.
@@ -182,6 +189,8 @@ class NoiseWatch:
     """Generations so far, of all searches."""
     next_check: int = FIRST_CHECK
     """Generations, or with models evaluations, after which the best point is evaluated again."""
+    next_alone_at: int = FIRST_ALONE
+    """Evaluations after which a search with models evaluates its last point again, if it samples."""
     compared: int = 0
     """Points evaluated twice."""
     level: float = math.nan
@@ -194,11 +203,18 @@ class NoiseWatch:
     """The last differences of two values at one point."""
     course: Course = field(default_factory=Course)
     """The averages of the generations of the present search."""
+    record: Record = field(default_factory=Record)
+    """The last points of the present search, since noise was seen or is expected."""
 
     @property
     def slows_down(self) -> bool:
         """Is the noise large enough for smaller learning rates?"""
         return self.seen and self.level > LEVEL
+
+    @property
+    def hides_order(self) -> bool:
+        """Is the noise certainly too large for models that order single values?"""
+        return self.slows_down and len(self.differences) >= LEAST_DIFFERENCES
 
     @property
     def deviation(self) -> float:
@@ -216,7 +232,7 @@ class NoiseWatch:
 
     def begin_search(self) -> None:
         """A restart begins: what is known about the noise stays."""
-        self.course = Course()
+        self.course, self.record = Course(), Record()
 
     def next_repeat(self, search: Optimizer, x: Floats, open: NDArray[np.bool_] | None) -> Repeat | None:
         """Return which point is evaluated again beside the points x of a generation; None: none.
@@ -231,7 +247,11 @@ class NoiseWatch:
 
     def next_alone(self, search: Optimizer) -> Repeat | None:
         """Return the point that a search with models evaluates again before its next points; None: none."""
-        if self.seen or search.evaluations < self.next_check * FIRST_CHECK_WITH_MODELS // FIRST_CHECK:
+        if self.sampled:
+            last = self.record.table[-1] if self.record.n else np.array([math.nan])
+            due = search.evaluations >= self.next_alone_at and math.isfinite(last[-1])
+            return Repeat(LAST, float(last[-1]), last[:-1]) if due else None
+        if search.evaluations < self.next_check * FIRST_CHECK_WITH_MODELS // FIRST_CHECK:
             return None
         return self._best_again(search)
 
@@ -239,7 +259,7 @@ class NoiseWatch:
         best = search._best
         if best.x is None or not best.evaluation:  # a known value may come from another machine
             return None
-        return Repeat(-1, best.fun, best.x)
+        return Repeat(BEST, best.fun, best.x)
 
     def compare(self, search: Optimizer, current: Generation) -> None:
         """Take the two values of a point that a complete generation evaluated again."""
@@ -249,19 +269,27 @@ class NoiseWatch:
         values = current.f[: current.size]
         pair = Pair(repeat.value if repeat.slot < 0 else float(values[repeat.slot]), float(current.f[-1]))
         self.compared += 1
-        if repeat.slot < 0:
+        if repeat.slot == BEST:
             self.next_check *= 2
+        if repeat.slot == LAST:
+            few = len(self.differences) < LEAST_DIFFERENCES
+            self.next_alone_at = search.evaluations + (SOON_WITH_MODELS if few else EVERY_WITH_MODELS)
         if not (math.isfinite(pair.first) and math.isfinite(pair.again)):
             return
         difference = pair.first / 2 - pair.again / 2
         differs = 2 * abs(difference) > ROUNDING * max(abs(pair.first), abs(pair.again))
         if differs and not self.seen:
             self.seen, self.found, self.found_at = True, pair, search.evaluations
-            self.sampled = self.sampled or not current.only_repeat
+            self.sampled = True
         difference = min(max(2 * difference, -LARGEST), LARGEST)
-        if repeat.slot < 0:  # the luckiest value: its difference is larger than others
+        if repeat.slot == BEST:  # the luckiest value: its difference is larger than others
             return
         self.differences.append(difference if differs else 0.0)
+        if repeat.slot == LAST:
+            d = current.x.shape[1]
+            typical = math.fsum(abs(each) / len(self.differences) for each in self.differences)
+            self.level = _share(typical, self.record.table[-(2 * d + 10) :, -1])
+            return
         share = _share(abs(difference), values) if differs else 0.0
         self.level = share if math.isnan(self.level) else (1 - WEIGHT) * self.level + WEIGHT * share
 
@@ -273,6 +301,11 @@ class NoiseWatch:
         self.compared += 1
         if len(other) and not self.seen:
             self.seen, self.found, self.found_at = True, Pair(first, float(other[0])), evaluations
+
+    def record_points(self, x: Floats, values: Floats) -> None:
+        """Keep points and their values, if noise was seen or is expected."""
+        if self.seen or self.sampled:
+            self.record.add(x, values)
 
     def add(self, values: Floats) -> None:
         """Add the values of the draws of a complete generation."""
@@ -299,17 +332,20 @@ class NoiseWatch:
     # -- saving
 
     def dump(self) -> Saved:
+        counts, table = self.record.dump()
         metadata = {
             "seen": self.seen,
             "sampled": self.sampled,
-            "counts": [self.generations, self.next_check, self.compared, self.found_at],
+            "counts": [self.generations, self.next_check, self.next_alone_at, self.compared, self.found_at],
             "course": self.course.counts,
+            "record": counts,
         }
         found = (math.nan, math.nan) if self.found is None else self.found
         arrays = {
             "noise.numbers": np.array([self.level, *found]),
             "noise.differences": np.array(self.differences, dtype=float),
             "noise.course": self.course.numbers,
+            "noise.record": table,
         }
         return {"noise": metadata}, arrays
 
@@ -318,7 +354,7 @@ class NoiseWatch:
         saved = metadata["noise"]
         if type(saved["seen"]) is not bool or type(saved["sampled"]) is not bool:
             raise SnapshotError(f"noise that is {saved['seen']!r} and {saved['sampled']!r}")
-        generations, next_check, compared, found_at = map(count, saved["counts"])
+        generations, next_check, next_alone_at, compared, found_at = map(count, saved["counts"])
         level, first, again = shaped(arrays["noise.numbers"], (3,)).tolist()
         differences = arrays["noise.differences"]
         if not np.isfinite(shaped(differences, (differences.size,))).all() or next_check < FIRST_CHECK:
@@ -330,12 +366,14 @@ class NoiseWatch:
             sampled=saved["sampled"],
             generations=generations,
             next_check=next_check,
+            next_alone_at=next_alone_at,
             compared=compared,
             level=level,
             found=Pair(first, again) if saved["seen"] else None,
             found_at=found_at,
             differences=deque(differences.tolist(), maxlen=DIFFERENCES),
             course=Course.restore(saved["course"], arrays["noise.course"]),
+            record=Record.restore(saved["record"], arrays["noise.record"]),
         )
 
 
@@ -389,3 +427,10 @@ def single_target(search: Optimizer) -> float | None:
 def noisy(search: Optimizer) -> bool:
     """Whether values at the same point differ."""
     return search.noise is not None and search.noise.seen
+
+
+def fits_response(search: Optimizer) -> bool:
+    """Whether a search fits a response surface to its points: all coordinates are real, and few."""
+    start = search._start
+    few = len(start.x0) <= MAX_DIMENSION
+    return few and start.grid is None and start.choices is None and search._surrogate is None

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from fmnes.search import response
 from fmnes.search.constrained import Constrained
 from fmnes.search.explorer import Begin, Explorer
 from fmnes.search.generation import Generation, feasible_values
 from fmnes.search.modelled import model_minimum_under_limits, ranked_slots
+from fmnes.search.noise_watch import fits_response
 from fmnes.search.screen import Source
 from fmnes.search.stopping import new_recent
 from fmnes.surrogate.limited import LimitedSurrogate
@@ -28,6 +30,9 @@ def end_generation(
     """End the generation. values: what ranks the points, if not their own values."""
     if search.noise is not None:
         search.noise.compare(search, current)
+        if search._surrogate is not None and not current.only_repeat:
+            evaluated = current.source == Source.EVALUATED
+            search.noise.record_points(current.x[evaluated], current.f[evaluated])
     if current.only_repeat:
         pass
     elif current.poll is not None:
@@ -64,9 +69,16 @@ def _update(search: Optimizer, current: Generation, feasible: list[float], value
         z, f = ranked_slots(search, search._surrogate, current, values)
     # Updates from failures alone would contract the search to the start, which fails too.
     lost = search.start_failed or (search._explorer is not None and search._explorer.needs_success)
+    slowly = False
     if not (lost and search._best.x is None):
         slowly = search.noise is not None and search._surrogate is None and search.noise.slows_down
         search._distribution.update(z, f, x[: len(f)], slowly)
+    if search.noise is not None:
+        search.noise.add(current.f[: current.size])
+        if fits_response(search):
+            search.noise.record_points(x, current.f[: current.size])
+        if slowly and fits_response(search):
+            response.step(search.noise.record, search._distribution)
     if search._constrained is not None:
         search._constrained.adapt(search._distribution)
         if isinstance(search._surrogate, LimitedSurrogate):
@@ -79,8 +91,6 @@ def _update(search: Optimizer, current: Generation, feasible: list[float], value
         np.count_nonzero(np.isfinite(f[current.source[: len(f)] == Source.PREDICTED]))
     )
     size = len(f) if search._constrained is not None else current.size
-    if search.noise is not None:
-        search.noise.add(current.f[: current.size])
     search._recent.add(feasible, current.evaluated > 0, size, shrinkage, n_feasible)
     search._feasible_share = n_feasible / size
     if search.gains is not None:

@@ -310,7 +310,7 @@ class Surrogate:
             y = data.y[: i + 1]
             before = data.y[data.first : i]
             best = np.nanmin(before) if np.isfinite(before).any() else math.inf
-            median = float(np.median(y[np.isfinite(y)])) if np.isfinite(y).any() else 0.0
+            median = 2 * float(np.median(y[np.isfinite(y)] / 2)) if np.isfinite(y).any() else 0.0
             region = trust_region.observe(region, float(y[-1]), float(best), median, data.d)
         self.region, self._observed = region, len(data)
 
@@ -431,7 +431,7 @@ def with_median(data: Evaluated, u: Floats) -> Evaluated:
     """A copy with this point, as if it had the median of the values."""
     copy = Evaluated(data.d)
     worked = data.y[np.isfinite(data.y)]
-    value = float(np.median(worked)) if len(worked) else math.nan
+    value = 2 * float(np.median(worked / 2)) if len(worked) else math.nan
     copy.restore(np.concatenate([data.u, u[None]]), np.append(data.y, value), np.append(data.drawn, False))
     copy.first = data.first
     return copy

@@ -114,7 +114,7 @@ def stalled(data: Evaluated, since: int, per_dimension: float, share: float) -> 
         return False
     low = float(np.nanmin(present))
     gain = float(np.nanmin(before)) / 2 - low / 2
-    return bool(gain <= share * max(0.0, np.median(worked) / 2 - low / 2))
+    return bool(gain <= share * max(0.0, np.median(worked / 2) - low / 2))
 
 
 def stall_window(d: int, per_dimension: float) -> int:
