@@ -54,6 +54,15 @@ def test_the_starts_are_those_of_the_transcription(d: int) -> None:
     assert found > 5
 
 
+def test_a_search_that_has_filled_the_best_of_the_archive_leaves_other_starts() -> None:
+    rng = np.random.default_rng(3)
+    optimum = np.full(2, 0.2)
+    points = np.vstack([optimum + 0.01 * rng.standard_normal((100, 2)), rng.uniform(0.5, 1.0, (20, 2))])
+    values = np.concatenate([rng.uniform(0, 1, 100), rng.uniform(5, 9, 20)])
+    start = next_start(points, values, np.zeros(120, bool), optimum[None])
+    assert start.number == 100 + int(values[100:].argmin())
+
+
 @pytest.mark.parametrize("d", [1, 3])
 def test_a_hill_is_that_of_the_transcription(d: int) -> None:
     answers = []

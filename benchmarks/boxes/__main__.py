@@ -1,9 +1,9 @@
 """Restarts in a box, and the first point that works: rows in a file, and a table of what was solved.
 
-    python -m benchmarks.boxes FOLDER [--sets original moved failing first] [--methods ...] [--out FILE]
+    python -m benchmarks.boxes FOLDER [--sets original moved failing first] [--methods box cma DE]
 
 FOLDER is `benchmarks/benchmarks/go_benchmark_functions` of a source checkout of SciPy. A row is a line of
-JSON, written as its run ends; rows that are there are not run again.
+JSON in the file --out, written as its run ends; rows that are there are not run again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -21,11 +22,13 @@ import numpy as np
 
 import fmnes
 
-from .problems import DRAWN, HELD_BACK, BoxProblem, failing, functions, moved, small_part
+from .problems import DRAWN, HELD_BACK, TOLERANCE, BoxProblem, failing, functions, moved, small_part
 
 BUDGET, BUDGET_FIRST = 5000, 3000
-SETS = ("original", "moved", "failing", "first", "held back")
+SETS = ("original", "moved", "failing", "first", "held back", "rest", "easy")
 SHAPES = ("cube", "ball", "corner", "slab", "bar")
+#: A run has solved its problem within the last of these; the others show how much depends on that.
+TOLERANCES = (1e-2, 1e-3, TOLERANCE)
 
 
 class Spent(Exception):
@@ -38,6 +41,8 @@ class Counted:
     def __init__(self, problem: BoxProblem, budget: int, first: bool) -> None:
         self.problem, self.budget, self.first = problem, budget, first
         self.evaluations, self.failed, self.best, self.worked = 0, 0, np.inf, 0
+        self.within: dict[str, int] = {}
+        """The evaluations after which the best value was within each of TOLERANCES."""
 
     def __call__(self, x: Any) -> float:
         if self.evaluations >= self.budget or self.best <= self.problem.target:
@@ -49,6 +54,9 @@ class Counted:
             return np.nan
         self.worked = self.worked or self.evaluations
         self.best = min(self.best, value)
+        for tolerance in TOLERANCES:
+            if self.best <= self.problem.within(tolerance):
+                self.within.setdefault(f"{tolerance:g}", self.evaluations)
         if self.best <= self.problem.target or self.first:
             raise Spent
         return value
@@ -118,8 +126,8 @@ def differential_evolution(counted: Counted, seed: int) -> None:
 
     problem = counted.problem
     bounds = list(zip(problem.lower, problem.upper, strict=True))
-    while True:
-        scipys(fun, bounds, rng=seed, maxiter=10**6, polish=False)
+    while True:  # it ends with a local search by default: its own tolerance is 1 % of the values
+        scipys(fun, bounds, rng=seed, maxiter=10**6)
         seed += 1000
 
 
@@ -139,8 +147,12 @@ def problems(name: str, folder: Path) -> Iterator[BoxProblem]:
                 yield small_part(shape, d, 1e-3, 0)._replace(name=f"{shape}, d = {d}")
         return
     drawn = functions(folder)
-    if name == "held back":
+    if name == "easy":
+        yield from functions(folder, easy=True)
+    elif name == "held back":
         yield from drawn[DRAWN : DRAWN + HELD_BACK]
+    elif name == "rest":
+        yield from drawn[DRAWN + HELD_BACK :]
     elif name == "failing":
         for i, problem in enumerate(drawn[:10]):
             yield failing(problem, ball=i % 2 == 1)
@@ -167,8 +179,9 @@ def run(problem: BoxProblem, method: str, seed: int, kind: str) -> dict[str, Any
         "method": method,
         "seed": seed,
         "solved": bool(counted.worked if kind == "first" else best <= problem.target),
-        "gap": None if np.isinf(best) else float(best - problem.target),
+        "gap": None if np.isinf(best) else float(best - problem.optimum),
         "evaluations": counted.evaluations,
+        "within": counted.within,
         "failed": counted.failed,
         "seconds": round(time.process_time() - began, 2),
     }
@@ -201,15 +214,31 @@ def main() -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Runs that solved their problem, of each set and method, and the median evaluations of those."""
-    lines = ["| set | method | solved | of | median evaluations |", "|---|---|---|---|---|"]
+    """Runs that came within each tolerance, of each set and method, and the median evaluations of the last.
+
+    ± is the standard error of the number solved, as the functions are a sample.
+    """
+    within = [f"{tolerance:g}" for tolerance in TOLERANCES]
+    lines = [
+        f"| set | method | {' | '.join(within[:-1])} | solved | ± | of | median evaluations |",
+        "|---|---|" + "---|" * (len(within) + 3),
+    ]
     for kind in SETS:
         for method in METHODS:
             own = [row for row in rows if row["set"] == kind and row["method"] == method]
             if own:
+                by_problem: dict[str, int] = {}
+                for row in own:
+                    by_problem[row["problem"]] = by_problem.get(row["problem"], 0) + row["solved"]
                 solved = [row["evaluations"] for row in own if row["solved"]]
+                counts = [
+                    sum(t in row["within"] for row in own) if kind != "first" else "" for t in within[:-1]
+                ]
+                numbers = list(by_problem.values())
+                error = math.sqrt(len(numbers)) * float(np.std(numbers, ddof=1))
                 median = f"{np.median(solved):.0f}" if solved else "–"
-                lines.append(f"| {kind} | {method} | {len(solved)} | {len(own)} | {median} |")
+                cells = [kind, method, *counts, len(solved), f"{error:.1f}", len(own), median]
+                lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
 

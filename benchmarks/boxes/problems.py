@@ -39,13 +39,25 @@ class BoxProblem(NamedTuple):
     upper: Vector
     best: Vector
     """Where the optimum is."""
-    target: float
-    """A value that counts as solved."""
+    optimum: float
+    """The value there."""
+
+    def within(self, tolerance: float) -> float:
+        """Return the largest value within this share of max(1, |optimum|)."""
+        return self.optimum + tolerance * max(1.0, abs(self.optimum))
+
+    @property
+    def target(self) -> float:
+        """A value that counts as solved."""
+        return self.within(TOLERANCE)
 
 
 @cache
-def functions(folder: Path) -> list[BoxProblem]:
-    """Return the drawn functions of 2 to 6 parameters, the held-back ones last, in the order of the draw."""
+def functions(folder: Path, easy: bool = False) -> list[BoxProblem]:
+    """Return the functions of 2 to 6 parameters in the order of the draw: measured, held back, and the rest.
+
+    easy: those instead that 500 random points solve, which are not drawn.
+    """
     package = types.ModuleType("go_common")
     package.__path__ = [str(folder.parent)]  # type: ignore[attr-defined]
     common = types.ModuleType("go_common.common")
@@ -59,24 +71,24 @@ def functions(folder: Path) -> list[BoxProblem]:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                found += _read(name, kind)
+                found += _read(name, kind, easy)
         except Exception:  # some functions cannot be constructed with the present NumPy
             continue
     order = np.random.default_rng(SEED).permutation(len(found))
-    return [found[i] for i in order[: DRAWN + HELD_BACK]]
+    return [found[i] for i in order]
 
 
-def _read(name: str, kind: Any) -> list[BoxProblem]:
+def _read(name: str, kind: Any, easy: bool) -> list[BoxProblem]:
     """The problem in 2 to 6 dimensions, if its optimum is known and its values are deterministic."""
     if kind.change_dimensionality:
         d = int(np.random.default_rng([SEED, *name.encode()]).integers(2, 7))
         with contextlib.suppress(Exception):
-            if fits := _checked(name, kind(d)):
+            if fits := _checked(name, kind(d), easy):
                 return fits
-    return _checked(name, kind())
+    return _checked(name, kind(), easy)
 
 
-def _checked(name: str, problem: Any) -> list[BoxProblem]:
+def _checked(name: str, problem: Any, easy: bool) -> list[BoxProblem]:
     lower, upper = np.array(problem.bounds, dtype=float).T
     best = np.array(problem.global_optimum[0], dtype=float)
     value, fglob = float(problem.fun(best.copy())), float(problem.fglob)
@@ -89,7 +101,7 @@ def _checked(name: str, problem: Any) -> list[BoxProblem]:
         return []
     points = np.random.default_rng(1).uniform(lower, upper, (500, len(lower)))
     values = [float(np.real(problem.fun(x))) for x in points]
-    if not np.isfinite(values).any() or min(values) <= fglob + size:  # wrong, or too easy
+    if not np.isfinite(values).any() or (min(values) <= fglob + size) != easy:
         return []
 
     def fun(x: Vector) -> float:
@@ -97,7 +109,7 @@ def _checked(name: str, problem: Any) -> list[BoxProblem]:
             warnings.simplefilter("ignore")
             return float(np.real(problem.fun(np.array(x))))
 
-    return [BoxProblem(name, fun, lower, upper, best, fglob + size)]
+    return [BoxProblem(name, fun, lower, upper, best, fglob)]
 
 
 def moved(problem: BoxProblem) -> BoxProblem:
@@ -150,9 +162,7 @@ def small_part(shape: str, d: int, share: float, seed: int) -> BoxProblem:
             works = ((x >= lower) & (x <= lower + side)).all()
         return float(np.sum((x - best) ** 2)) if works else np.nan
 
-    return BoxProblem(
-        f"{shape} {share:g}", fun, np.zeros(d), np.ones(d), best, float((1e-3 * side.min()) ** 2)
-    )
+    return BoxProblem(f"{shape} {share:g}", fun, np.zeros(d), np.ones(d), best, 0.0)
 
 
 def _gamma(x: float) -> float:

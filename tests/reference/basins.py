@@ -13,18 +13,13 @@ def next_start(
 ) -> tuple[int | None, set[int]]:
     """The best archived point that may be a start, and all that were examined.
 
-    It is among the best 20 %, and within r = .35 N^(−1/d) there is no better point, no known optimum and no
-    earlier start.
+    Within r = .35 N^(−1/d) of it there is no better point, no known optimum and no earlier start.
     """
     N, d = len(archive), len(archive[0])
     r = 0.35 * max(N, 2) ** (-1 / d)
-    good = sorted(value for value in f if not math.isnan(value))
-    position = 0.2 * (len(good) - 1)
-    low = math.floor(position)
-    limit = good[low] + (position - low) * (good[min(low + 1, len(good) - 1)] - good[low])
     examined = set()
     for i in sorted(range(N), key=lambda i: math.inf if math.isnan(f[i]) else f[i]):
-        if math.isnan(f[i]) or i in tried or f[i] > limit:
+        if math.isnan(f[i]) or i in tried:
             continue
         examined.add(i)
         if any(math.dist(archive[i], point) < r for point in taken):

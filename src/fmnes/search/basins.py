@@ -17,8 +17,6 @@ Floats = NDArray[np.float64]
 RADIUS = 0.35
 #: First step of a search from an archived point, in the same units, as a multiple of a quarter of the widths.
 STEP = 0.12 / 0.25
-#: Only this share of the archived points, the best, may be starts.
-BEST_SHARE = 0.2
 #: Where between an optimum and a possible start a hill is looked for, as shares of the way.
 ON_THE_WAY = (0.5, 0.25)
 #: Optima for which this is done: the nearest ones.
@@ -43,21 +41,17 @@ def next_start(points: Floats, values: Floats, tried: NDArray[np.bool_], taken: 
     """Return the best untried point that has no better point and no taken one within its neighbourhood.
 
     points: the archive (n, d); values: NaN for a failed one (n,). taken: known optima and earlier starts
-    (m, d). Only the best BEST_SHARE of the points that succeeded are considered.
+    (m, d). Points with high values may be starts, too: the searches so far have filled the best of the
+    archive with points of their own basins.
     """
-    succeeded = np.isfinite(values)
     examined: list[int] = []
-    if not succeeded.any():
-        return NextStart(-1, examined)
-    limit = np.quantile(values[succeeded], BEST_SHARE)
     radius = RADIUS * distance_between(len(points), points.shape[1])
-    with np.errstate(invalid="ignore"):
-        possible = np.flatnonzero(succeeded & ~tried & (values <= limit))
+    possible = np.flatnonzero(np.isfinite(values) & ~tried)
     for i in possible[np.argsort(values[possible], kind="stable")].tolist():
         examined.append(i)
         if len(taken) and np.linalg.norm(taken - points[i], axis=1).min() < radius:
             continue
-        better = points[values < values[i]]
+        better = points[values < values[i]]  # not NaN
         if not len(better) or np.linalg.norm(better - points[i], axis=1).min() >= radius:
             return NextStart(i, examined)
     return NextStart(-1, examined)
