@@ -605,7 +605,15 @@ def test_the_command_line_and_the_report_have_the_limits(tmp_path: Path) -> None
 
     from fmnes.cli import app
 
-    fmnes.minimize(line, [3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, run_dir=tmp_path / "run")
+    fmnes.minimize(
+        line,
+        [3.0, 4.0],
+        1.0,
+        constraints={"sum": (1.0, None)},
+        rng=1,
+        surrogate=False,
+        run_dir=tmp_path / "run",
+    )
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "run")]).output
     assert "sum = 1, at least 1: active; fun would be about 1 lower" in shown.replace("\n", " ")
     data = json.loads(CliRunner().invoke(app, ["show", "--json", str(tmp_path / "run")]).output)
