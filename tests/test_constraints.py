@@ -483,9 +483,16 @@ def test_g06_is_solved_where_violated_points_as_failures_find_nothing(seed: int)
 def test_engineering_problems_are_solved(name: str) -> None:
     from fmnes_bench.constraints import run_job
 
-    run = run_job(name, 0, "afm-nes-values", 500)
+    run = run_job(name, 0, "afm-nes-plain", 500)
     assert run.first_feasible > 0
     assert len(run.hits) > 15, "1e-3 of the best known value"
+
+
+@pytest.mark.parametrize("seed", [10, 11, 14, 15])
+def test_an_equality_does_not_let_its_weight_outgrow_the_objective(seed: int) -> None:
+    from fmnes_bench.constraints import run_job
+
+    assert len(run_job("G11", seed, "afm-nes-plain", 400).hits) > 15, "1e-3 of the best known value"
 
 
 # -- trade-offs

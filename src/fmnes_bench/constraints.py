@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -43,7 +43,14 @@ class WithValues(Protocol):
 # -- The methods
 
 
-def ours(fun: WithValues, start: Start, max_evaluations: int, seed: int, *, surrogate: bool = False) -> None:
+def ours(
+    fun: WithValues,
+    start: Start,
+    max_evaluations: int,
+    seed: int,
+    *,
+    surrogate: Literal["auto"] | bool = "auto",
+) -> None:
     """`fmnes.minimize` with `constraints=`."""
     options: dict[str, Any] = {"surrogate": surrogate}
     if start.bounded:
@@ -61,7 +68,6 @@ def ours(fun: WithValues, start: Start, max_evaluations: int, seed: int, *, surr
         rng=seed,
         restarts=RESTARTS,
         restart_from="start",
-        evaluate_start=surrogate,
         **options,
     )
 
@@ -204,10 +210,11 @@ def evolution(fun: WithValues, start: Start, max_evaluations: int, seed: int) ->
 
 
 Method = Callable[[WithValues, Start, int, int], None]
-#: "…-values" use what is reported; the others are the peers, called as their documentation shows.
+#: "…-values" uses what is reported, "…-plain" does so without models; the peers are called as their
+#: documentation shows.
 METHODS: dict[str, Method] = {
     "afm-nes-values": ours,
-    "afm-nes-models": functools.partial(ours, surrogate=True),
+    "afm-nes-plain": functools.partial(ours, surrogate=False),
     "afm-nes-failures": failures,
     "cma-al": cma_al,
     "cobyqa": cobyqa,

@@ -4,7 +4,8 @@ The evaluations are ordered by a merit, f + Σ p_j (violation of g_j), where p_j
 multiplier of g_j that the models gave last. In the region the next point is the minimum of the model of f
 under the models of the limits (`constrained_step.py`); after MISSES of them without a gain, one point is that
 of the largest expected improvement of the merit (`trust_region.py`). Where the models were too hopeful, a
-margin is kept from the limit. Later the same minimum is evaluated beside each generation.
+margin is kept from the limit. Later the same minimum is evaluated beside each generation. Of a
+long run models take part in the first evaluations only (`run/settings.py`).
 
 The points do not depend on the units of f or of an output.
 """
