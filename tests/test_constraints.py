@@ -375,7 +375,7 @@ def test_success_is_not_claimed_where_the_search_ended_outside() -> None:
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"stress": (5, 3)}, "stress: constraint: found the limits 5 and 3, which no output satisfies"),
+        ({"stress": (5, 3)}, "stress: found the limits 5 and 3, which no output satisfies"),
         ({"stress": (None, math.nan)}, "found upper = nan, wanted a number or None"),
         ({"stress": (None, "250")}, "write 250 without quotes"),
         ({"stress": (None, None)}, "found no limit"),
@@ -423,6 +423,26 @@ def test_an_objective_without_outputs_is_told_what_to_return() -> None:
         fmnes.minimize(lambda x: 1.0, [1.0, 2.0], 1.0, constraints=[(None, 1.0)])
     with pytest.raises(fmnes.ObjectiveError, match="wanted 1 outputs"):
         fmnes.minimize(lambda x: (1.0, [1.0, 2.0]), [1.0, 2.0], 1.0, constraints=[(None, 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (1.0, "found 1 without outputs, wanted \\(value, outputs\\)"),
+        ((1.0, {"a": 1.0}), "each of the first . evaluations failed: the output 'b' is missing; reported: a"),
+        ((1.0, {"a": 1.0, "b": "big"}), "the output 'b' is 'big', wanted a number"),
+        (
+            (1.0, [1.0, 2.0]),
+            "beside its value; wanted a dict with the names of the constraints, such as {'a'",
+        ),
+    ],
+)
+def test_ask_and_tell_say_what_is_wrong_with_outputs(told: Any, words: str) -> None:
+    opt = Optimizer([1.0, 2.0], 1.0, constraints={"a": (None, 1), "b": (0, None)}, rng=1)
+    X = opt.ask()
+    with pytest.raises(ArgumentError, match=words):
+        opt.tell([told] * len(X))
+    opt.tell([None] * len(X))  # a failed evaluation needs no outputs
 
 
 def test_nan_among_the_outputs_is_a_failed_evaluation() -> None:
