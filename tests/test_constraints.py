@@ -375,7 +375,7 @@ def test_success_is_not_claimed_where_the_search_ended_outside() -> None:
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        ({"stress": (5, 3)}, "stress: constraint: found the limits 5 and 3, which no output satisfies"),
+        ({"stress": (5, 3)}, "stress: found the limits 5 and 3, which no output satisfies"),
         ({"stress": (None, math.nan)}, "found upper = nan, wanted a number or None"),
         ({"stress": (None, "250")}, "write 250 without quotes"),
         ({"stress": (None, None)}, "found no limit"),
@@ -423,6 +423,26 @@ def test_an_objective_without_outputs_is_told_what_to_return() -> None:
         fmnes.minimize(lambda x: 1.0, [1.0, 2.0], 1.0, constraints=[(None, 1.0)])
     with pytest.raises(fmnes.ObjectiveError, match="wanted 1 outputs"):
         fmnes.minimize(lambda x: (1.0, [1.0, 2.0]), [1.0, 2.0], 1.0, constraints=[(None, 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (1.0, "found 1 without outputs, wanted \\(value, outputs\\)"),
+        ((1.0, {"a": 1.0}), "each of the first . evaluations failed: the output 'b' is missing; reported: a"),
+        ((1.0, {"a": 1.0, "b": "big"}), "the output 'b' is 'big', wanted a number"),
+        (
+            (1.0, [1.0, 2.0]),
+            "beside its value; wanted a dict with the names of the constraints, such as {'a'",
+        ),
+    ],
+)
+def test_ask_and_tell_say_what_is_wrong_with_outputs(told: Any, words: str) -> None:
+    opt = Optimizer([1.0, 2.0], 1.0, constraints={"a": (None, 1), "b": (0, None)}, rng=1)
+    X = opt.ask()
+    with pytest.raises(ArgumentError, match=words):
+        opt.tell([told] * len(X))
+    opt.tell([None] * len(X))  # a failed evaluation needs no outputs
 
 
 def test_nan_among_the_outputs_is_a_failed_evaluation() -> None:
@@ -483,9 +503,16 @@ def test_g06_is_solved_where_violated_points_as_failures_find_nothing(seed: int)
 def test_engineering_problems_are_solved(name: str) -> None:
     from fmnes_bench.constraints import run_job
 
-    run = run_job(name, 0, "afm-nes-values", 500)
+    run = run_job(name, 0, "afm-nes-plain", 500)
     assert run.first_feasible > 0
     assert len(run.hits) > 15, "1e-3 of the best known value"
+
+
+@pytest.mark.parametrize("seed", [10, 11, 14, 15])
+def test_an_equality_does_not_let_its_weight_outgrow_the_objective(seed: int) -> None:
+    from fmnes_bench.constraints import run_job
+
+    assert len(run_job("G11", seed, "afm-nes-plain", 400).hits) > 15, "1e-3 of the best known value"
 
 
 # -- trade-offs
@@ -605,7 +632,15 @@ def test_the_command_line_and_the_report_have_the_limits(tmp_path: Path) -> None
 
     from fmnes.cli import app
 
-    fmnes.minimize(line, [3.0, 4.0], 1.0, constraints={"sum": (1.0, None)}, rng=1, run_dir=tmp_path / "run")
+    fmnes.minimize(
+        line,
+        [3.0, 4.0],
+        1.0,
+        constraints={"sum": (1.0, None)},
+        rng=1,
+        surrogate=False,
+        run_dir=tmp_path / "run",
+    )
     shown = CliRunner().invoke(app, ["show", str(tmp_path / "run")]).output
     assert "sum = 1, at least 1: active; fun would be about 1 lower" in shown.replace("\n", " ")
     data = json.loads(CliRunner().invoke(app, ["show", "--json", str(tmp_path / "run")]).output)

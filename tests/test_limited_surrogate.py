@@ -11,6 +11,7 @@ import pytest
 import fmnes
 from fmnes import Optimizer, SnapshotError
 from fmnes.constraints import read_constraints
+from fmnes.run.settings import Settings, evaluations_with_models
 from fmnes.search.modelled import use_surrogate
 from fmnes.surrogate import limited
 from fmnes.surrogate.limited import LimitedSurrogate
@@ -72,6 +73,71 @@ def solve_g06(seed: int, n: int) -> Any:
 def test_g06_takes_few_evaluations(seed: int) -> None:
     found = solve_g06(seed, 300)
     assert found.feasible and found.fun == pytest.approx(-6961.8138756, rel=1e-6)
+
+
+def test_models_begin_a_run_of_any_budget() -> None:
+    """50 evaluations per dimension with models, then the plain rule, which the models leave alone."""
+    phases: list[str] = []
+    kept: list[int] = []
+    for seed in range(3):
+        opt = Optimizer(
+            [80.0, 80.0], 20.0, bounds=[(13, 100), (0, 100)], constraints=[(None, 0)] * 2, rng=seed
+        )
+        use_surrogate(opt, until=60)
+        while opt.evaluations < 150:
+            opt.tell([g06(x) for x in opt.ask()])
+            assert isinstance(opt._surrogate, LimitedSurrogate)
+            phases.append(opt._surrogate.phase)
+            kept.append(len(opt._surrogate.data))
+            if opt._surrogate.is_over and opt._surrogate.phase == "local" and opt._constrained is not None:
+                assert opt._constrained.pending is None or opt._constrained._violated
+        assert phases[-1] == "local" and 60 <= kept[-1] < 80 < opt.evaluations
+    for seed in range(4):
+        found = fmnes.minimize(
+            g06, bounds=[(13, 100), (0, 100)], constraints=[(None, 0)] * 2, rng=seed, max_evaluations=1000
+        )
+        assert found.feasible and found.fun == pytest.approx(-6961.8138756, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("d", "budget", "options", "wanted"),
+    [
+        (3, 600, {}, None),
+        (3, 601, {}, 150),
+        (3, None, {}, 150),
+        (20, None, {}, 1000),
+        (21, None, {}, 0),
+        (21, 2000, {}, None),
+        (41, 2000, {}, 0),
+        (3, None, {"constraints": None}, 0),
+        (3, None, {"method": "fm-nes"}, 0),
+        (3, None, {"surrogate": False}, 0),
+        (3, None, {"surrogate": True}, None),
+        (3, None, {"plain": True}, 0),
+    ],
+)
+def test_in_how_many_evaluations_models_take_part(
+    d: int, budget: int | None, options: dict[str, Any], wanted: int | None
+) -> None:
+    options = {"constraints": [(None, 0.0)], "method": "afm-nes", **options}
+    surrogate, plain = options.pop("surrogate", "auto"), options.pop("plain", False)
+    opt = Optimizer(np.zeros(d), 1.0, **options)
+    settings = Settings(
+        max_evaluations=budget,
+        max_seconds=None,
+        workers=1,
+        vectorized=False,
+        timeout=None,
+        retries=0,
+        on_error="infeasible",
+        restarts=0,
+        target=None,
+        restart_from=None,
+        second_look=True,
+        evaluate_start=True,
+    )
+    found = evaluations_with_models(surrogate, settings, opt, program=False, plain=plain)
+    assert found == wanted
 
 
 def test_a_success_is_right() -> None:
@@ -158,10 +224,19 @@ def test_points_do_not_depend_on_units() -> None:
     assert (points_of(scaled, 90, limits=limits) == wanted).all()
 
 
-@pytest.mark.parametrize("more", [{}, {"integers": [0, 0.25, 0]}, {"bounds": [(-3, 3)] * 3, "restarts": 2}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"integers": [0, 0.25, 0]},
+        {"bounds": [(-3, 3)] * 3, "restarts": 2},
+        {"surrogate": "auto", "max_evaluations": 650, "second_look": False},
+    ],
+)
 def test_a_run_that_stops_anywhere_is_resumed_bit_for_bit(tmp_path: Path, more: dict[str, Any]) -> None:
     options: dict[str, Any] = {"constraints": LIMITS, "rng": 4, "max_evaluations": 130, "surrogate": True}
-    whole = fmnes.minimize(shifted, START, 1.0, **options, **more)
+    options |= more
+    whole = fmnes.minimize(shifted, START, 1.0, **options)
     calls = 0
 
     def stops(x: np.ndarray) -> Any:
@@ -172,7 +247,7 @@ def test_a_run_that_stops_anywhere_is_resumed_bit_for_bit(tmp_path: Path, more: 
         return shifted(x)
 
     run = tmp_path / "run"
-    found = fmnes.minimize(stops, START, 1.0, run_dir=run, **options, **more)
+    found = fmnes.minimize(stops, START, 1.0, run_dir=run, **options)
     while found.stop_reason is fmnes.StopReason.INTERRUPTED:
         found = fmnes.resume(run, stops)
     assert found == whole

@@ -253,10 +253,17 @@ class Limits:
 
     def name_outputs(self, returned: Any) -> Any:
         """What an objective returned, with names for a list of outputs."""
-        if self.named or not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        if not isinstance(returned, (tuple, list)) or len(returned) != 2:
             return returned
         value, found = returned
         if isinstance(found, Mapping):
+            return returned
+        if self.named:
+            if isinstance(found, (tuple, list, np.ndarray)):
+                raise WrongType(
+                    f"the objective returned {shown(found)} beside its value; wanted a dict with the names "
+                    f"of the constraints, such as {{{short(self.names[0], 60)!r}: 1.0}}"
+                )
             return returned
         try:
             outputs = [x.item() if isinstance(x, np.generic) else x for x in np.asarray(found).ravel()]
@@ -386,7 +393,8 @@ def _constraint(name: str, found: Any) -> Constraint:
         try:
             return Constraint(*found)
         except ArgumentError as error:
-            raise ArgumentError(f"constraints: {short(name, 60)}: {error}") from None
+            what = str(error).removeprefix("constraint: ")
+            raise ArgumentError(f"constraints: {short(name, 60)}: {what}") from None
     raise ArgumentError(
         f"constraints: found {shown(found)} for {short(name, 60)!r}, wanted a pair (lower, upper) such as "
         "(None, 250.0), or fmnes.Constraint(...)"

@@ -13,7 +13,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,13 +39,20 @@ class WithValues(Protocol):
 # -- The methods
 
 
-def ours(fun: WithValues, start: Start, max_evaluations: int, seed: int, *, surrogate: bool = False) -> None:
+def ours(
+    fun: WithValues,
+    start: Start,
+    max_evaluations: int,
+    seed: int,
+    *,
+    surrogate: Literal["auto"] | bool = "auto",
+) -> None:
     """`fmnes.minimize` with `constraints=`."""
     made = [
         Constraint(0.0, 0.0, tolerance=float(tolerance)) if equal else Constraint(upper=0.0)
         for equal, tolerance in zip(fun.equality, fun.tolerances, strict=True)
     ]
-    options = {"restart_from": "start", "evaluate_start": surrogate, "surrogate": surrogate}
+    options = {"restart_from": "start", "surrogate": surrogate}
     peers.ours(fun.both, start, max_evaluations, seed, constraints=made, **options)
 
 
@@ -175,10 +182,11 @@ def evolution(fun: WithValues, start: Start, max_evaluations: int, seed: int) ->
 
 
 Method = Callable[[WithValues, Start, int, int], None]
-#: "…-values" use what is reported; the others are the peers, called as their documentation shows.
+#: "…-values" uses what is reported, "…-plain" does so without models; the peers are called as their
+#: documentation shows.
 METHODS: dict[str, Method] = {
     "afm-nes-values": ours,
-    "afm-nes-models": functools.partial(ours, surrogate=True),
+    "afm-nes-plain": functools.partial(ours, surrogate=False),
     "afm-nes-failures": failures,
     "cma-al": cma_al,
     "cobyqa": cobyqa,

@@ -90,11 +90,15 @@ def trajectory(fun, x0, sigma0, equality, tolerance, seed, generations):
                 else:
                     rho[j] = max(1.0, rho[j] * 2 ** (-1 / (4 * np.sqrt(d))))
                 if on[j] and (equality[j] or lam[j] + omega[j] * (middle + s[j]) > 0):
-                    wanted = rho[j] * spread(L[worked]) / (np.sqrt(d) * s[j] ** 2)
+                    unit = spread(L[worked])
+                    if equality[j] and abs(middle) <= s[j] and spread(f[worked]) > 0:
+                        unit = min(unit, spread(f[worked]))
+                    wanted = rho[j] * unit / (np.sqrt(d) * s[j] ** 2)
                     rate = 0.5 / (1 + np.sqrt(d))
                     omega[j] = np.exp((1 - rate) * np.log(omega[j]) + rate * np.log(wanted))
                 if on[j]:
-                    lam[j] += omega[j] * middle / 5
+                    at_most = s[j] if equality[j] else np.inf
+                    lam[j] += omega[j] * min(max(middle, -at_most), at_most) / 5
                     if not equality[j]:
                         lam[j] = max(0.0, lam[j])
         projected = None

@@ -180,7 +180,7 @@ def coco(
 def constraints(
     methods: Annotated[
         str,
-        typer.Option(help="Some of afm-nes-values, afm-nes-models, afm-nes-failures, cma-al, cobyqa, de."),
+        typer.Option(help="Some of afm-nes-values, afm-nes-plain, afm-nes-failures, cma-al, cobyqa, de."),
     ] = "afm-nes-values,afm-nes-failures,cma-al,de",
     problems: Annotated[str | None, typer.Option(help="By default all 13.")] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each.")] = 3,

@@ -39,7 +39,7 @@ from fmnes.outcome import Outcome, lost
 from fmnes.parameters import Categorical, Integer, Parameter, Real, read_parameter, table_of
 from fmnes.run.loop import check_origin
 from fmnes.run.minimize import minimize
-from fmnes.run.settings import Settings, wants_surrogate
+from fmnes.run.settings import Settings, evaluations_with_models
 from fmnes.search.optimizer import Optimizer
 from fmnes.space import Space
 
@@ -361,7 +361,7 @@ def check_run(problem: ProblemFile, path: Path) -> dict[str, Any]:
         others = {name: value for name, value in run.items() if name in _OTHERS}
         settings = Settings(**{**_OTHERS, **others})
         noisy = opt.noise is not None and opt.noise.sampled
-        wants_surrogate(run.get("surrogate", "auto"), settings, opt, program=True, plain=noisy)
+        evaluations_with_models(run.get("surrogate", "auto"), settings, opt, program=True, plain=noisy)
         check_origin(opt, settings.restart_from)
         if "warm_start" in run:
             reading.check_run(Path(run["warm_start"]))

@@ -26,9 +26,9 @@ from fmnes.run.settings import (
     Settings,
     batch_size,
     describe_search,
+    evaluations_with_models,
     population_for,
     versions,
-    wants_surrogate,
     worker_count,
 )
 from fmnes.run.snapshots import RunState
@@ -256,8 +256,9 @@ def minimize(
     surrogate : {"auto", True, False}, optional
         Save evaluations with models of the values and of the failures: the models propose the first points,
         and later decide which points of a generation are evaluated. "auto": for "afm-nes" in at most 40
-        dimensions with a budget of at most 200 evaluations per dimension, or with a `Command`. The models
-        then propose as many points at a time as there are workers.
+        dimensions with a budget of at most 200 evaluations per dimension, or with a `Command`; with
+        `constraints`, also in the first 50 evaluations per dimension of any budget, in at most 20 dimensions.
+        The models propose as many points at a time as there are workers.
     noise : {"auto", True, False}, optional
         Whether values at the same point may differ. "auto": "afm-nes" evaluates its best point again after
         10, 20, 40, … generations. When a value differs, every fifth generation evaluates one point twice,
@@ -355,8 +356,9 @@ def minimize(
         noise=noise,
     )
     plain = bool(opt.overlap) or population_size is not None or bounds_as != "map"
-    if wants_surrogate(surrogate, settings, opt, program=isinstance(fun, Command), plain=plain):
-        use_surrogate(opt, batch_size(settings, executor))
+    until = evaluations_with_models(surrogate, settings, opt, program=isinstance(fun, Command), plain=plain)
+    if until != 0:
+        use_surrogate(opt, batch_size(settings, executor), until)
     explore_box(opt, not started, bool(settings.restarts) and settings.restart_from is None)
     check_origin(opt, settings.restart_from)
     _check_can_be_kept(opt, run_dir)

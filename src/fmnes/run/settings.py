@@ -64,29 +64,39 @@ def worker_count(workers: int, executor: Any, vectorized: bool) -> int:
 
 #: "auto" switches the models on up to this number of evaluations per dimension, and of dimensions.
 FEW_EVALUATIONS, FEW_DIMENSIONS = 200, 40
+#: Under limits models also take part in the first evaluations of a longer run: this number per dimension, and
+#: up to this number of dimensions, so that they take seconds.
+FIRST_EVALUATIONS, FIRST_DIMENSIONS = 50, 20
 
 
-def wants_surrogate(
+def evaluations_with_models(
     surrogate: Literal["auto"] | bool,
     settings: Settings,
     opt: Optimizer,
     *,
     program: bool,
     plain: bool,
-) -> bool:
-    """Whether the search has models. program: the objective is one. plain: another option excludes them."""
+) -> int | None:
+    """In how many evaluations of the run models take part; 0: in none, None: in all.
+
+    program: the objective is one. plain: another option excludes models.
+    """
     if isinstance(surrogate, str) and surrogate == "auto":
         d = len(opt.x0)
         few = settings.max_evaluations is not None and settings.max_evaluations <= FEW_EVALUATIONS * d
         expensive = few or program
         suits = opt.strategy.name == DEFAULT_METHOD and not opt.has_categories
-        return expensive and suits and d <= FEW_DIMENSIONS and not plain and not settings.vectorized
+        if not suits or d > FEW_DIMENSIONS or plain or settings.vectorized:
+            return 0
+        if expensive:
+            return None
+        return FIRST_EVALUATIONS * d if opt.limits is not None and d <= FIRST_DIMENSIONS else 0
     if not is_number(surrogate, whole=True) and not isinstance(surrogate, (bool, np.bool_)):
         raise ArgumentError(f'surrogate: found {shown(surrogate)}, wanted True, False or "auto"')
     check_flag("surrogate", surrogate)
     if surrogate and settings.vectorized:
         raise ArgumentError("surrogate: found True together with vectorized, wanted one of the two")
-    return bool(surrogate)
+    return None if surrogate else 0
 
 
 def batch_size(settings: Settings, executor: Any) -> int:

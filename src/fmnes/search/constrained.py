@@ -8,8 +8,8 @@
     L = f + Σ_j  λ_j g_j + ω_j g_j²/2   if λ_j + ω_j g_j > 0, or for an equality
                  −λ_j²/(2 ω_j)          otherwise
 
-Weights follow the spread of L in the search's own units, so the points do not depend on the units of f or of
-an output. Failed evaluations have no merit and rank last, as everywhere.
+Weights follow the spread of L (near an equality at most that of f) in the search's own units, so the points
+do not depend on the units of f or of an output. Failed evaluations have no merit and rank last.
 
 After a generation with a violated point, linear models of the g_j in the draws z, from the nearest points,
 give the point that is nearest to the mean and within the limits. It is evaluated beside the next generation
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-#: λ_j moves by this share of ω_j ĝ_j, where ĝ_j is g_j at the mean.
+#: λ_j moves by this share of ω_j ĝ_j, where ĝ_j is g_j at the mean; of an equality at most s(g_j).
 MULTIPLIER_RATE = 0.2
 #: A spread is at least this share of the standard deviation.
 LEAST_SPREAD = 1e-6
@@ -127,14 +127,19 @@ def adapt(state: Lagrangian, f: Floats, g: Floats, at_mean: Floats, equality: Fl
     with np.errstate(all="ignore"):
         spread = spread_of_limits(g)
         merit_spread = quartile_spread(np.clip(f + state.penalty(g, equality), -LARGEST_MERIT, LARGEST_MERIT))
+        value_spread = quartile_spread(f)
         far = on & (np.where(equality, np.abs(at_mean), at_mean) > spread)
         rho = np.where(far, rho * 2 ** (1 / root), np.maximum(1.0, rho * 2 ** (-0.25 / root)))
-        wanted = rho * (merit_spread / root) / spread / spread
+        # Near an equality all of the spread of L may be the penalty's: λ and ω would feed on each other.
+        capped = equality & (np.abs(at_mean) <= spread) & (value_spread > 0)
+        unit = np.where(capped, np.minimum(merit_spread, value_spread), merit_spread)
+        wanted = rho * (unit / root) / spread / spread
         near = on & (equality | (lam + omega * (at_mean + spread) > 0))
         rate = 0.5 / (1 + root)
         moved = omega * (wanted / omega) ** rate  # in logarithms; powers of two stay exact
         omega = np.where(near & np.isfinite(moved) & (moved > 0), moved, omega)
-        lam = lam + MULTIPLIER_RATE * omega * at_mean
+        excess = np.where(equality, np.clip(at_mean, -spread, spread), at_mean)
+        lam = lam + MULTIPLIER_RATE * omega * excess
         lam = np.where(on & np.isfinite(lam), np.where(equality, lam, np.maximum(0.0, lam)), 0.0)
     return Lagrangian(lam, omega, np.minimum(rho, LARGEST_MERIT), on)
 

@@ -76,7 +76,7 @@ def tell_all(search: Optimizer, values: Any) -> None:
     if search._asked is None or search._current is None:
         raise UsageError("tell: found no open points; wanted ask() first, then one tell() for its points")
     current, slots = search._current, search._asked
-    f, lost, outputs = read_values(values, len(slots), search.limits)
+    f, lost, outputs = read_values(values, len(slots), search.limits, search.evaluations == 0)
     if current.out_of_order is not None:  # some were reported by id: count all in slot order
         search._asked = None
         kept = slice(None) if lost is None else ~lost

@@ -60,14 +60,19 @@ def check_surrogate(start: Start, overlap: float) -> None:
         raise ArgumentError("surrogate: found True together with overlap, wanted one of the two")
 
 
-def use_surrogate(search: Optimizer, batch_size: int = 1) -> None:
+def use_surrogate(search: Optimizer, batch_size: int = 1, until: int | None = None) -> None:
     """Save evaluations with models from now on, as the argument `surrogate` does.
 
-    Only before the first point is asked for. Raises ArgumentError if the method or an option excludes it.
+    until: under limits, the evaluations in which they take part; None: all. Only before the first point is
+    asked for. Raises ArgumentError if the method or an option excludes it.
     """
     check_surrogate(search._start, search.overlap)
     batch = check_count("batch_size", batch_size, 1)
-    search._surrogate = make_surrogate(search._start, search.rng, batch, search._anywhere, search.limits)
+    search._surrogate = made = make_surrogate(
+        search._start, search.rng, batch, search._anywhere, search.limits
+    )
+    if isinstance(made, LimitedSurrogate):
+        made.until = until
     for x, value in search._archive.items():
         known = search._constrained is not None and math.isfinite(value)
         search._surrogate.add(x, value, outputs=search._archive.outputs(x) if known else None)
@@ -131,7 +136,9 @@ def drop_models(search: Optimizer, surrogate: Surrogate) -> None:
 def model_minimum_under_limits(
     search: Optimizer, surrogate: LimitedSurrogate, constrained: Constrained
 ) -> Projected | None:
-    """The point that is evaluated beside the next generation; None: it was evaluated."""
+    """The point that is evaluated beside the next generation; None: it was evaluated, or models are over."""
+    if surrogate.is_over:
+        return None
     distribution = search._distribution
     mean, axes = distribution.axes()
     low, high = distribution.bounds

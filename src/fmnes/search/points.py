@@ -80,14 +80,14 @@ Floats = NDArray[np.float64]
 
 
 def read_values(
-    values: Any, n: int, limits: Limits | None = None
+    values: Any, n: int, limits: Limits | None = None, first: bool = False
 ) -> tuple[Floats, NDArray[np.bool_] | None, Floats | None]:
     """Return reported values as floats (NaN: failed), and a mask of lost ones or None. (n,)
 
-    With limits also the outputs that have limits (n, k); else None.
+    With limits also the outputs that have limits (n, k); else None. first: nothing was reported before.
     """
     if limits is not None:
-        return _read_outcomes(values, n, limits)
+        return _read_outcomes(values, n, limits, first)
     if type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,):
         return values.copy(), None, None  # the usual case, fast
     try:
@@ -103,7 +103,7 @@ def read_values(
 
 
 def _read_outcomes(
-    values: Any, n: int, limits: Limits | None
+    values: Any, n: int, limits: Limits | None, first: bool = False
 ) -> tuple[Floats, NDArray[np.bool_], Floats | None]:
     if isinstance(values, (str, bytes, Mapping, Set)):
         raise ArgumentError(f"tell: found {type(values).__name__}, wanted a sequence of {n} values")
@@ -117,6 +117,9 @@ def _read_outcomes(
     f = np.array([o.value if o.status == "value" else np.nan for o in outcomes], dtype=np.float64)
     outputs = None
     if limits is not None:
+        reasons = {o.reason for o, item in zip(outcomes, items, strict=True) if o.fault and o is not item}
+        if first and n > 1 and len(reasons) == 1 and all(o.fault for o in outcomes):  # as in `minimize`
+            raise ArgumentError(f"tell: each of the first {n} evaluations failed: {reasons.pop()}")
         outputs = np.array([limits.row(o) for o in outcomes]).reshape(n, len(limits))
     return f, np.array([o.status == "lost" for o in outcomes], dtype=bool), outputs
 
@@ -132,9 +135,15 @@ def _outcome(which: str, item: Any, limits: Limits | None) -> Outcome:
     try:
         if limits is None:
             return from_return(item)
-        return limits.check(from_return(limits.name_outputs(item)))
+        found = from_return(limits.name_outputs(item))
     except TypeError as error:
         raise ArgumentError(f"tell: {which}{error}") from None
+    if found.status == "value" and found.outputs is None and found is not item:
+        raise ArgumentError(
+            f"tell: {which}found {found.value:g} without outputs, wanted (value, outputs), as there are "
+            "constraints; NaN or None for a failed evaluation"
+        )
+    return limits.check(found)
 
 
 def _wrong_count(found: str, n: int) -> ArgumentError:

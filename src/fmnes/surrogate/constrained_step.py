@@ -69,16 +69,17 @@ def minimise(
     def merit(values: Floats) -> float:
         return float(values[0] + penalties @ _beyond(values[1:], equality, limit))
 
+    active = np.zeros(2 * (len(equality) + len(z)), dtype=bool)
     for _ in range(STEPS):
         gradients = output_models.slopes(models, z) / unit[:, None]
         shares = np.append(1.0, multipliers) / unit
         found = _quadratic_step(
             gradients, values[1:], output_models.curvature(models, z, shares),
-            low - z, high - z, equality, limit, reach,
+            low - z, high - z, equality, limit, reach, active,
         )  # fmt: skip
         if found is None:
             break
-        step, multipliers = found
+        step, multipliers, active = found
         penalties = np.maximum(penalties, PENALTY * np.abs(multipliers))
         before, length, moved = merit(values), 1.0, False
         for _ in range(HALVINGS):
@@ -111,8 +112,13 @@ def _quadratic_step(
     equality: Flags,
     limit: Floats,
     reach: float,
-) -> tuple[Floats, Floats] | None:
-    """The step to the minimum of the quadratic under the linearised limits, and its multipliers."""
+    active: Flags,
+) -> tuple[Floats, Floats, Flags] | None:
+    """The step to the minimum of the quadratic under the linearised limits, and its multipliers.
+
+    active: which limits, from above and from below, and which bounds hold the step back: a guess, from the
+    step before; the last result is the answer. (2 (m + d),)
+    """
     d, m = len(low), len(g)
     slope, a = gradients[0], gradients[1:]
     curvatures, axes = np.linalg.eigh(hessian)
@@ -140,10 +146,11 @@ def _quadratic_step(
     if not 0 < largest < math.inf:
         return None
     C, e, norms = C[good] / norms[good, None], e[good] / norms[good] / largest, norms[good]
-    found = least_distance(C, e)
+    ids = np.concatenate([kept, np.arange(2 * m, 2 * (m + d))])[good]
+    found = least_distance(C, e, active[ids])
     if found is None:  # all limits give way by the same measure; the bounds are met by clipping
         elastic = np.concatenate([C, -ELASTIC * np.eye(len(C))], axis=1) / math.hypot(1.0, ELASTIC)
-        found = least_distance(elastic, e / math.hypot(1.0, ELASTIC))
+        found = least_distance(elastic, e / math.hypot(1.0, ELASTIC), active[ids])
         if found is None:
             return None
         found = found[0][:d], found[1] / math.hypot(1.0, ELASTIC)
@@ -155,4 +162,6 @@ def _quadratic_step(
     multipliers[kept[rows_of[of_limits]]] = (largest * u / norms)[of_limits]
     if not np.isfinite(step).all():
         return None
-    return step, multipliers[:m] - multipliers[m:]
+    active = np.zeros(len(active), dtype=bool)
+    active[ids[u > 0]] = True
+    return step, multipliers[:m] - multipliers[m:], active

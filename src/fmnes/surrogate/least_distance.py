@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 def least_step(a: Floats, b: Floats) -> Floats:
@@ -17,15 +18,18 @@ def least_step(a: Floats, b: Floats) -> Floats:
     return np.zeros(a.shape[1]) if found is None else found[0]
 
 
-def least_distance(a: Floats, b: Floats) -> tuple[Floats, Floats] | None:
-    """The shortest z with a z ≤ −b and its multipliers u, z = −aᵀu; None if there is none."""
+def least_distance(a: Floats, b: Floats, first: Flags | None = None) -> tuple[Floats, Floats] | None:
+    """The shortest z with a z ≤ −b and its multipliers u, z = −aᵀu; None if there is none.
+
+    first: the rows with a multiplier, as a guess that saves time. (k,)
+    """
     d = a.shape[1]
     zero = np.zeros(d)
     if not (b > 0).any():
         return zero, np.zeros(len(b))
     E = np.concatenate([-a.T, b[None]])
     target = np.append(zero, 1.0)
-    u = nonnegative_least_squares(E, target)
+    u = nonnegative_least_squares(E, target, first)
     residual = E @ u - target
     if abs(residual[-1]) < 1e-10:
         return None
@@ -33,10 +37,18 @@ def least_distance(a: Floats, b: Floats) -> tuple[Floats, Floats] | None:
     return (step, -u / residual[-1]) if np.isfinite(step).all() else None
 
 
-def nonnegative_least_squares(E: Floats, target: Floats) -> Floats:
-    """argmin |E u − target| over u ≥ 0."""
+def nonnegative_least_squares(E: Floats, target: Floats, first: Flags | None = None) -> Floats:
+    """argmin |E u − target| over u ≥ 0. first: where u > 0, as a guess that saves time. (n,)"""
     n = E.shape[1]
     u, passive = np.zeros(n), np.zeros(n, dtype=bool)
+    if first is not None and 0 < np.count_nonzero(first) <= len(E):
+        passive = first.copy()
+        while passive.any():
+            best = np.linalg.lstsq(E[:, passive], target, rcond=None)[0]
+            if (best > 0).all():
+                u[passive] = best
+                break
+            passive[passive] = best > 0
     for _ in range(3 * (min(E.shape) + 1) + 10):
         slope = E.T @ (target - E @ u)
         slope[passive] = -np.inf

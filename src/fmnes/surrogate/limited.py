@@ -4,7 +4,8 @@ The evaluations are ordered by a merit, f + Σ p_j (violation of g_j), where p_j
 multiplier of g_j that the models gave last. In the region the next point is the minimum of the model of f
 under the models of the limits (`constrained_step.py`); after MISSES of them without a gain, one point is that
 of the largest expected improvement of the merit (`trust_region.py`). Where the models were too hopeful, a
-margin is kept from the limit. Later the same minimum is evaluated beside each generation.
+margin is kept from the limit. Later the same minimum is evaluated beside each generation. Of a
+long run models take part in the first evaluations only (`run/settings.py`).
 
 The points do not depend on the units of f or of an output.
 """
@@ -21,7 +22,7 @@ from fmnes.surrogate import constrained_step, edge_model, output_models, trust_r
 from fmnes.surrogate.edge_model import EdgeModel
 from fmnes.surrogate.evaluated import MAX_POINTS
 from fmnes.surrogate.output_models import OutputModels
-from fmnes.surrogate.phases import REGION, SearchRange, Surrogate, with_median
+from fmnes.surrogate.phases import LOCAL, REGION, SearchRange, Surrogate, with_median
 from fmnes.surrogate.trust_region import Region, Snap
 
 Floats = NDArray[np.float64]
@@ -91,6 +92,8 @@ class LimitedSurrogate(Surrogate):
         """What the models say of the g of the point that is evaluated next; NaN without a model. (m,)"""
         self.missed = 0
         """Minima of the models since the last gain or expected improvement."""
+        self.until: int | None = None
+        """The evaluations in which models take part; None: all."""
 
     # -- the evaluations
 
@@ -104,8 +107,15 @@ class LimitedSurrogate(Surrogate):
         """The numbers of the limits. (n, m)"""
         return self._table[: len(self.data), :-1]
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the models no longer take part."""
+        return self.until is not None and len(self.data) >= self.until
+
     def add(self, x: Floats, value: float, drawn: bool = False, outputs: Floats | None = None) -> None:
         n = len(self.data)
+        if self.is_over and self.phase == LOCAL:  # nothing will use it
+            return
         if n == len(self._table):
             self._table = np.concatenate([self._table, np.empty_like(self._table)])
         self._table[n] = np.nan
@@ -202,7 +212,7 @@ class LimitedSurrogate(Surrogate):
         if self.region is None:
             self.region = self._first_region()._replace(quadratic=True)
             self._observed, self.missed = len(data), 0
-        ended = self.region.size <= SMALLEST * self.region.first_size
+        ended = self.is_over or self.region.size <= SMALLEST * self.region.first_size
         if ended or trust_region.stalled(data, self.region.began, trust_region.STALL_EVALUATIONS, STALL_GAIN):
             return None
         proposed: list[Floats] = []
@@ -231,6 +241,9 @@ class LimitedSurrogate(Surrogate):
                 break
             proposed.append(point)
         return np.array(proposed) if proposed else None
+
+    def _leave_plateau(self) -> bool:
+        return not self.is_over and super()._leave_plateau()
 
     def _minimum_in(self, region: Region, snap: Snap | None) -> Floats | None:
         """The minimum of the models in the region; None: it was evaluated already, or may fail."""
@@ -363,7 +376,7 @@ class LimitedSurrogate(Surrogate):
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         metadata, arrays = super().dump()
-        metadata["surrogate"]["missed"] = self.missed
+        metadata["surrogate"] |= {"missed": self.missed, "until": self.until}
         for name in ("f", "g", "penalties", "multipliers", "margins"):
             arrays[f"surrogate.{name}"] = getattr(self, name).copy()
         if self.predicted is not None:
@@ -391,7 +404,9 @@ class LimitedSurrogate(Surrogate):
             raise ValueError("a negative penalty or margin")
         if "surrogate.predicted" in arrays:
             self.predicted = _checked(arrays, "predicted", (m,))
-        self.missed = int(metadata["surrogate"]["missed"])
+        saved = metadata["surrogate"]
+        self.missed = int(saved["missed"])
+        self.until = None if saved.get("until") is None else int(saved["until"])
         return self
 
 

@@ -270,7 +270,7 @@ def nomad(evaluate: Evaluate, start: Start, max_evaluations: int, seed: int) -> 
 
 
 #: Methods that are given the values of violated constraints.
-WITH_VALUES = ("afm-nes-values", "afm-nes-models", "cma-al", "cobyqa", "de")
+WITH_VALUES = ("afm-nes-values", "afm-nes-plain", "cma-al", "cobyqa", "de")
 PEERS = ("cma-ipop", "cma-bipop", "cmawm", "nomad", "random")
 #: NOMAD is for few parameters and few evaluations: its models cost milliseconds an evaluation at d = 5.
 NOMAD_DIMENSIONS, NOMAD_BUDGET = 10, 500
