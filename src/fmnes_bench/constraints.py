@@ -26,6 +26,8 @@ from fmnes_bench.peers import Array, Finished, Start
 from fmnes_bench.trials import Store, open_folder, read_lines, run_all, versions
 
 RESTARTS = 20
+#: Of ours: the targets are closer to the optimum than the default tolerances.
+TOLERANCE = 1e-12
 
 
 class WithValues(Protocol):
@@ -59,6 +61,8 @@ def ours(fun: WithValues, start: Start, max_evaluations: int, seed: int, *, surr
         constraints=made,
         max_evaluations=max_evaluations,
         rng=seed,
+        xtol=TOLERANCE,
+        ftol=TOLERANCE,
         restarts=RESTARTS,
         restart_from="start",
         evaluate_start=surrogate,
@@ -82,6 +86,8 @@ def failures(fun: WithValues, start: Start, max_evaluations: int, seed: int) -> 
         start.sigma0,
         max_evaluations=max_evaluations,
         rng=seed,
+        xtol=TOLERANCE,
+        ftol=TOLERANCE,
         restarts=RESTARTS,
         surrogate=False,
         **options,

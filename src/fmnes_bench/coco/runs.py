@@ -42,6 +42,8 @@ Method = Callable[[Recorder, Start, int, int], None]
 
 #: More restarts than any budget has room for: each needs twice the evaluations of the one before.
 RESTARTS = 20
+#: Of ours: the targets are closer to the optimum than the default tolerances.
+TOLERANCE = 1e-12
 
 
 def ours(
@@ -59,6 +61,8 @@ def ours(
         vectorized=True,
         max_evaluations=max_evaluations,
         rng=seed,
+        xtol=TOLERANCE,
+        ftol=TOLERANCE,
         **options,
     )
 

@@ -154,6 +154,8 @@ class Recorder:
 SURROGATE = "surrogate"
 #: More restarts than any budget has room for.
 RESTARTS = 20
+#: Of ours: the targets are closer to the optimum than the default tolerances.
+TOLERANCE = 1e-12
 
 
 def check_method(name: str) -> None:
@@ -191,6 +193,8 @@ def ours(evaluate: Evaluate, start: Start, budget: int, seed: int, method: str) 
         max_evaluations=budget,
         restarts=RESTARTS,
         rng=seed,
+        xtol=TOLERANCE,
+        ftol=TOLERANCE,
         on_error="raise",  # so that Finished ends the run
         **options,
     )
