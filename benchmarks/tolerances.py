@@ -118,9 +118,9 @@ runs that reach this regret. *Correct* is what [the page on success](success.md)
 most 1e-3. *Wrong*: `success` is claimed for an answer that is not correct.
 
 The default is 1e-8: it claims no wrong success either, reaches a regret of 1e-8 as often as 1e-12, and needs
-fewer evaluations than 1e-9, except where most evaluations fail at random. 1e-6 loses digits. For all digits of a value pass `xtol=1e-12, ftol=1e-12`, for a rough
-answer `xtol=1e-6, ftol=1e-6`. The runs are on other seeds than those of [the page on success](success.md),
-which has the default.
+fewer evaluations than 1e-9, except where most evaluations fail at random. 1e-6 loses digits. For all digits
+of a value pass `xtol=1e-12, ftol=1e-12`, for a rough answer `xtol=1e-6, ftol=1e-6`. The runs are on other
+seeds than those of [the page on success](success.md), which has the default.
 
 {table(rows)}
 """
