@@ -39,6 +39,7 @@ OTHERS = (
     "fmnes.analysis.effects:Importance",
     "fmnes.analysis.explanation:CommonFailure",
     "fmnes.analysis.explanation:Explanation",
+    "fmnes.analysis.prediction:Prediction",
     "fmnes.analysis.rules:Condition",
     "fmnes.analysis.rules:Rule",
     "fmnes.constraints:ConstraintResult",

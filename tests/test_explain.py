@@ -14,9 +14,11 @@ import pytest
 
 import fmnes
 from fmnes.analysis.effects import importance
-from fmnes.analysis.explanation import Explanation, explanation_of
+from fmnes.analysis.explanation import Explanation, explanation_of, with_error
+from fmnes.analysis.prediction import Prediction, prediction
 from fmnes.analysis.rules import Rule, _information, _log_tail
 from fmnes.reading.data import Table
+from fmnes_bench.few import shared
 
 NO_LOGS: frozenset[str] = frozenset()
 
@@ -493,3 +495,136 @@ def test_random_failures_of_a_search_say_nothing() -> None:
         )
         said += bool(fmnes.explain(result).about_failures)
     assert said <= 2
+
+
+# -- the expected optimum ---------------------------------------------------------------------------------
+
+
+def expected(points: Mapping[str, Any], value: Any, logs: frozenset[str] = NO_LOGS) -> Prediction:
+    found = prediction(table(points, value), logs)
+    assert found is not None
+    return found
+
+
+def bowl(points: Mapping[str, Any]) -> np.ndarray:
+    """The optimum is 1, at 0.6."""
+    return np.asarray(1 + sum((i + 1) * (p - 0.6) ** 2 for i, p in enumerate(points.values())))
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_the_optimum_of_a_bowl_is_announced(d: int) -> None:
+    points = uniform(30 * d, d)
+    found = expected(points, bowl(points))
+    assert found.better and found.value + found.error < found.best == bowl(points).min()
+    there = float(bowl({name: np.array(at) for name, at in found.parameters.items()}))
+    assert abs(there - found.value) <= 2 * found.error and there < found.best
+    (sentence,) = explanation_of(table(points, bowl(points)), NO_LOGS).about_optimum
+    assert with_error(found.value, found.error) in sentence and "Evaluate this point" in sentence
+
+
+def test_a_better_point_that_is_expected_to_fail_is_not_announced() -> None:
+    points = uniform(100, 2)
+    fails = points["p0"] > 0.4  # and with it the optimum of the bowl
+    found = expected(points, np.where(fails, np.nan, bowl(points)))
+    works = points["p0"][~fails]
+    assert 0.3 < found.parameters["p0"] < 0.4 and found.parameters["p0"] <= works.max() + 0.01
+
+
+def test_points_that_violate_a_limit_are_no_answers() -> None:
+    points = uniform(100, 2)
+    *columns, _, named = table(points, bowl(points))
+    answer = prediction(Table(*columns, points["p0"] > 0.4, named), NO_LOGS)
+    assert answer is not None and answer.parameters["p0"] < 0.41
+    assert answer.best == bowl(points)[points["p0"] <= 0.4].min()
+
+
+def test_values_without_order_announce_nothing() -> None:
+    said = 0
+    for seed in range(20):
+        values = np.random.default_rng([seed, 3]).standard_normal(60)
+        found = prediction(table(uniform(60, 3, seed), values), NO_LOGS)
+        assert found is None or not found.better
+        said += found is not None
+    assert said <= 4
+
+
+def test_after_convergence_no_better_point_is_announced() -> None:
+    result = fmnes.minimize(
+        lambda x: float(x @ x) + 1, [1.0, 2.0], 0.5, rng=1, max_evaluations=300, keep_evaluations=True
+    )
+    found = fmnes.explain(result)
+    assert result.fun < 1 + 1e-8
+    assert found.predicted is None or (not found.predicted.better and found.predicted.error < 1e-3)
+    assert "Evaluate this point" not in str(found)
+
+
+def test_whole_parameters_stay_whole_and_logarithms_are_their_own() -> None:
+    rng = np.random.default_rng(5)
+    points = {"rate": np.exp(rng.uniform(-5, 5, 80)), "layers": 2 + 3 * rng.integers(0, 7, 80).astype(float)}
+    value = (np.log(points["rate"]) - 1) ** 2 + (points["layers"] - 9.5) ** 2 / 10
+    found = expected(points, value, frozenset({"rate"}))
+    assert found.parameters["layers"] in (8.0, 11.0)
+    assert found.parameters["rate"] == pytest.approx(math.e, rel=0.2)
+
+
+def test_the_scales_of_parameters_and_values_do_not_matter() -> None:
+    points = uniform(60, 2)
+    one = expected(points, bowl(points))
+    far = {"p0": 1e-9 * points["p0"], "p1": 1e9 + 1e8 * points["p1"]}
+    other = expected(far, 1e200 * bowl(points))
+    assert other.better and other.value == pytest.approx(1e200 * one.value, rel=1e-4)
+    assert other.parameters["p0"] == pytest.approx(1e-9 * one.parameters["p0"], rel=1e-2)
+
+
+def test_what_cannot_be_modelled_predicts_nothing() -> None:
+    points = uniform(40, 2)
+    assert prediction(table({}, [1.0] * 40), NO_LOGS) is None
+    assert prediction(table(points, np.full(40, np.nan)), NO_LOGS) is None
+    assert prediction(table(points, np.ones(40)), NO_LOGS) is None
+    assert prediction(table(uniform(5, 2), np.arange(5.0)), NO_LOGS) is None
+    assert prediction(table(uniform(200, 21), np.arange(200.0)), NO_LOGS) is None
+    assert prediction(table({**points, "c (choice no.)": np.arange(40) % 2}, bowl(points)), NO_LOGS) is None
+    assert explanation_of(table(points, bowl(points)), NO_LOGS, noisy=True).predicted is None
+
+
+def test_what_is_said_of_the_optimum_is_mostly_true() -> None:
+    """benchmarks/prediction.py has the numbers."""
+    within, better = [], []
+    for name, instance in itertools.product(shared.FORMULAS, range(3)):
+        fun, x0, lower, upper = shared.make(name, 2, instance)
+        options = {"max_evaluations": 40, "rng": instance, "keep_evaluations": True, "surrogate": False}
+        result = fmnes.minimize(
+            fun, x0, shared.SIGMA0, bounds=list(zip(lower, upper, strict=True)), **options
+        )
+        found = fmnes.explain(result).predicted
+        if found is not None:
+            there = fun(np.array(list(found.parameters.values())))
+            within.append(abs(there - found.value) <= found.error)
+            better += [there < found.best] * found.better
+    assert len(within) >= 24 and np.mean(within) > 0.67
+    assert len(better) >= 6 and np.mean(better) > 0.67
+
+
+def test_a_number_has_the_digits_that_its_error_allows() -> None:
+    assert with_error(10.51834, 0.1312) == "10.52 ± 0.13"
+    assert with_error(0.00012346, 0.0000021) == "0.0001235 ± 2.1e-06"
+    assert with_error(-1234567.0, 3210.0) == "-1.2346e+06 ± 3.2e+03"
+    assert with_error(512.0, 34.0) == "512 ± 34"
+    assert with_error(2.0, 0.0) == "2 ± 0"
+
+
+def test_the_report_has_the_expected_optimum_beside_the_best_point(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from fmnes.html import document
+
+    def bent(p: dict[str, float]) -> float:
+        return (p["<b>"] - 0.3) ** 2 + (p["height"] - p["<b>"]) ** 2
+
+    space = {"<b>": fmnes.Real(0, 1), "height": fmnes.Real(0, 1)}
+    fmnes.minimize(bent, space, rng=2, max_evaluations=25, surrogate=False, run_dir=tmp_path / "a.run")
+    run = fmnes.read_run(tmp_path / "a.run")
+    found = fmnes.explain(run).predicted
+    assert found is not None and found.better
+    part = document.drawn("explained", run)
+    assert "expected optimum" in part and with_error(found.value, found.error) in part
+    assert "<b>" not in part

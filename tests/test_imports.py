@@ -169,7 +169,7 @@ ALLOWED: dict[str, set[str]] = {
         "space",
         "storage",
     },
-    "analysis": {"_text", "reading"},
+    "analysis": {"_text", "reading", "surrogate"},
     "html": {"errors", "parameters", "result", "_text", "analysis", "plots", "reading", "storage"},
     "plots": {"errors", "result", "arguments", "parameters", "_text", "analysis", "evaluations", "reading"},
 }

@@ -15,7 +15,10 @@ import pytest
 import fmnes
 from fmnes import plots
 from fmnes.analysis.cells import in_box
-from fmnes.plots.map import local_share
+from fmnes.analysis.edge import edge_through_best
+from fmnes.analysis.explanation import explanation_of
+from fmnes.plots.map import local_share, map_of
+from fmnes.reading.data import Table, with_evaluations
 
 SPACE = {
     "thickness": fmnes.Real(0.1, 10, log=True),
@@ -206,6 +209,35 @@ def test_places_far_from_all_points_are_not_on_the_map() -> None:
     share = local_share(in_box(points), points[:, 0] < 0.5)
     assert share[0, 0] > 0.9 and share[-1, -1] < 0.1 and np.isnan(share[20, 20])
     assert np.isnan(share[0, -1]) and np.isnan(share[-1, 0])
+
+
+def test_the_map_has_the_edge_that_a_model_expects() -> None:
+    def fails(x: np.ndarray) -> float | None:
+        return bowl(x) if x[0] + x[1] > 1.3 else None
+
+    result = fmnes.minimize(fails, bounds=[(0, 3), (0, 3)], rng=1, max_evaluations=80, keep_evaluations=True)
+    given, evaluations = with_evaluations(result)
+    found = map_of(evaluations, explanation_of(evaluations, given.logs), given.logs)
+    assert found is not None and found.edge is not None and found.edge.right > 0.8
+    x, y = found.x[1::2], found.y[1::2]
+    works = (x + y[:, None]) > 1.3
+    assert np.mean((found.edge.margin > 0) == works) > 0.95
+    axes = plots.failure_map(result).axes[0]
+    assert marks(axes, "edge").get_label().startswith("expected edge (")
+
+
+def test_random_failures_have_no_edge() -> None:
+    drawn = 0
+    for seed in range(10):
+        rng = np.random.default_rng([seed, 7])
+        points = dict(zip("ab", rng.uniform(size=(2, 100)), strict=True))
+        nothing, failed = np.zeros(100, np.int64), rng.uniform(size=100) < 0.4
+        value = np.where(failed, np.nan, points["a"])
+        words_of = np.where(failed, "no", "").astype(object)
+        evaluations = Table(nothing, nothing, value, failed, words_of, nothing > 0, points)
+        middles = np.linspace(0, 1, 20)
+        drawn += edge_through_best(evaluations, frozenset(), "a", "b", middles) is not None
+    assert drawn <= 1
 
 
 def test_the_map_has_log_scales_and_the_best_point(result) -> None:

@@ -76,7 +76,7 @@ def test_a_budget_of_one_and_a_target_at_the_start() -> None:
 )
 def test_a_start_that_fails_is_noted_and_the_run_goes_on(act: Any) -> None:
     result = minimize(Sphere(act), X0, 0.5, rng=1)
-    assert result.success and result.fun < 1e-20 and result.n_infeasible == 1
+    assert result.success and result.fun < 1e-16 and result.n_infeasible == 1
     assert result.failures[0].count == 1
     np.testing.assert_array_equal(result.failures[0].x, [X0])
 

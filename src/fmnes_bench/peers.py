@@ -148,6 +148,8 @@ def box_of(start: Start) -> list[tuple[float, float]]:
 
 #: More restarts than any budget has room for: each needs twice the evaluations of the one before.
 RESTARTS = 20
+#: Of ours: targets are closer to the optimum than the default tolerances.
+TOLERANCE = 1e-12
 
 
 def ours(fun: Any, start: Start, budget: int, seed: int, **options: Any) -> None:
@@ -158,7 +160,8 @@ def ours(fun: Any, start: Start, budget: int, seed: int, **options: Any) -> None
         options["integers"] = start.integers
     if start.known:
         options |= {"x0": start.x0, "sigma0": start.sigma0}
-    minimize(fun, max_evaluations=budget, rng=seed, **{"restarts": RESTARTS, **options})
+    defaults = {"restarts": RESTARTS, "xtol": TOLERANCE, "ftol": TOLERANCE}
+    minimize(fun, max_evaluations=budget, rng=seed, **{**defaults, **options})
 
 
 # -- CMA-ES: `cma` in one run, with restarts and with its surrogate, and `cmaes` with margin.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import numpy as np
 
 from fmnes._text import group_reasons, short
 from fmnes.analysis.effects import Importance, importance
+from fmnes.analysis.prediction import Prediction, prediction
 from fmnes.analysis.rules import LEAST, NAME, Rule, rule
 from fmnes.reading.data import Source, Table, with_evaluations
 
@@ -17,6 +19,8 @@ from fmnes.reading.data import Source, Table, with_evaluations
 REASONS, REASON = 5, 80
 #: Parameters that a sentence names, and the smallest share that it mentions.
 NAMED, SMALL = 4, 0.01
+#: Parameters of the expected optimum that a sentence names.
+PLACES = 10
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,9 @@ class Explanation:
         Which parameters matter for the value, of the points that have one.
     failure : Importance
         Which parameters matter for failure.
+    predicted : Prediction or None
+        The optimum that a model of the evaluations expects; None if the model does not order the values
+        well, for noisy values, with categories and with more than 20 parameters.
 
     Examples
     --------
@@ -93,6 +100,7 @@ class Explanation:
     working: Rule | None
     value: Importance
     failure: Importance
+    predicted: Prediction | None = None
 
     @property
     def about_failures(self) -> tuple[str, ...]:
@@ -114,9 +122,14 @@ class Explanation:
         return tuple(sentence for sentence in said if sentence)
 
     @property
+    def about_optimum(self) -> tuple[str, ...]:
+        """Whether a model of the values expects a better point than the best, in at most one sentence."""
+        return () if self.predicted is None else (_prediction_in_words(self.predicted),)
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """All sentences; empty if nothing is clear."""
-        return (*self.about_failures, *self.about_parameters)
+        return (*self.about_failures, *self.about_parameters, *self.about_optimum)
 
     def __str__(self) -> str:
         return " ".join(self.sentences) or "The evaluations show no clear pattern."
@@ -153,10 +166,10 @@ def explain(run: Source) -> Explanation:
     ['x1']
     """
     given, table = with_evaluations(run)
-    return explanation_of(table, given.logs)
+    return explanation_of(table, given.logs, given.noisy)
 
 
-def explanation_of(table: Table, logs: frozenset[str]) -> Explanation:
+def explanation_of(table: Table, logs: frozenset[str], noisy: bool = False) -> Explanation:
     """The explanation of evaluations that are read. logs: the parameters with a log scale."""
     failed, points = table.failed, table.points
     n, bad = len(table), int(failed.sum())
@@ -169,6 +182,7 @@ def explanation_of(table: Table, logs: frozenset[str]) -> Explanation:
         working=rule(points, works, failed, failed, logs) if points and 2 * bad > n else None,
         value=importance({name: column[works] for name, column in several.items()}, table.value[works], logs),
         failure=importance(several, failed.astype(np.float64), logs),
+        predicted=None if noisy else prediction(table, logs),
     )
 
 
@@ -236,6 +250,30 @@ def _importance_in_words(what: str, of: str, found: Importance) -> str:
     if len(shares) > NAMED:
         listed.append(f"{len(shares) - NAMED} more")
     return f"{what} most on {_and(listed)}; by themselves these explain {explained}."
+
+
+def _prediction_in_words(found: Prediction) -> str:
+    if not found.better:
+        return "A model of the values expects no point that is better than the best by more than its error."
+    listed = [f"{short(name, NAME)} = {value:.6g}" for name, value in list(found.parameters.items())[:PLACES]]
+    if len(found.parameters) > PLACES:
+        listed.append(f"{len(found.parameters) - PLACES} more")
+    return (
+        f"A model of the values expects {with_error(found.value, found.error)} at {', '.join(listed)}; "
+        f"the best value is {found.best:.6g}. Evaluate this point to find out."
+    )
+
+
+def with_error(value: float, error: float) -> str:
+    """The value with as many digits as its error allows, and the error: 10.52 ± 0.13."""
+    size = max(abs(value), error)
+    if not error > 0 or size > 1e15 * error:
+        return f"{value:.10g} ± {error:.2g}"
+    places = 1 - math.floor(math.log10(error))
+    if 0 <= places <= 6 and size < 1e6:
+        return f"{value:.{places}f} ± {error:.{places}f}"
+    digits = max(1, math.floor(math.log10(size)) + places + 1)
+    return f"{value:.{digits}g} ± {error:.2g}"
 
 
 def _and(words: Sequence[str]) -> str:

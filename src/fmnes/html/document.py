@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fmnes import plots
-from fmnes.analysis.explanation import Explanation, explanation_of
+from fmnes._text import number
+from fmnes.analysis.explanation import Explanation, explanation_of, with_error
 from fmnes.html import content, markup
 from fmnes.html.markup import figure, section, table, text
 from fmnes.plots.map import draw_map
@@ -54,8 +55,10 @@ EXPLAINED = "explained"
 DRAWN = (*PICTURES, EXPLAINED)
 EXPLANATION = "What failures have in common, and which parameters matter"
 EXPLAINED_MAP = (
-    "The share of evaluated points nearby that failed, whatever their other parameters; grey: none is nearby."
+    "The share of evaluated points nearby that failed, whatever their other parameters; grey: none is near. "
+    "Dashed: the edge that a model expects, with the other parameters as at the best point."
 )
+OPTIMUM = "The best point and the optimum that a model expects"
 #: Parameters in the table.
 SHARES = 10
 
@@ -80,14 +83,27 @@ def _figure(title: str, plot: Any, words: str) -> str:
 def explained(run: Run) -> str:
     """What the evaluations say of failures and parameters: sentences, shares and a map."""
     given, evaluations = with_evaluations(run)
-    found = explanation_of(evaluations, given.logs)
+    found = explanation_of(evaluations, given.logs, given.noisy)
     sentences = [f"<p>{text(sentence)}</p>" for sentence in found.sentences]
     if not sentences:
         sentences = [f"<p>The {found.evaluations:,} evaluations show no clear pattern.</p>"]
     plot = ""
     if found.failed and len(evaluations.points) > 1:
         plot = _figure(EXPLANATION, draw_map(given, evaluations, found), EXPLAINED_MAP)
-    return section(EXPLANATION, *sentences, _shares(found), plot)
+    return section(EXPLANATION, *sentences, _optimum(found, given.best), _shares(found), plot)
+
+
+def _optimum(found: Explanation, best: Mapping[str, float]) -> str:
+    """The expected optimum beside the best point, if it is expected to be better."""
+    there = found.predicted
+    if there is None or not there.better:
+        return ""
+    rows = [
+        (text(name), text(number(best.get(name, ""))), text(number(value)))
+        for name, value in there.parameters.items()
+    ]
+    value = ("value", text(number(there.best)), text(with_error(there.value, there.error)))
+    return table(OPTIMUM, ("parameter", "best point", "expected optimum"), [*rows, value])
 
 
 def _shares(found: Explanation) -> str:

@@ -1,4 +1,4 @@
-"""The failure map: where failures are expected in the plane of two parameters, computed and drawn."""
+"""The failure map: where evaluations fail and where a model expects it, in the plane of two parameters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.analysis.cells import Floats, in_box, on_scale
+from fmnes.analysis.edge import Edge, edge_through_best
 from fmnes.analysis.explanation import Explanation, explanation_of
 from fmnes.plots import drawing
 from fmnes.plots.history import plural
@@ -16,10 +17,12 @@ from fmnes.reading.data import RunData, Source, Table, with_evaluations
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# -- Where failures are expected in the plane of two parameters: the local share of failed evaluations.
+# -- The plane of two parameters: the local share of failed evaluations, and the edge that a model expects.
 
 #: Cells of the map along each parameter.
 CELLS = 40
+#: Borders and middles of the cells by turns, as shares of the range.
+PLACES = np.linspace(0, 1, 2 * CELLS + 1)
 #: Evaluated cells that the share of a place is the mean of; farther than this share of the range none counts.
 NEAREST, NEAR = 8, 0.12
 #: Weight of the overall share; an evaluated cell has a weight of 1, and of 1/(1 + r²) r cells away.
@@ -27,15 +30,17 @@ AVERAGE = 0.05
 
 
 class FailureMap(NamedTuple):
-    """The local share of failed evaluations."""
+    """The local share of failed evaluations, and the expected edge of the failing region."""
 
     across: str
     down: str
     x: Floats
-    """The borders of the cells, in the user's units. (CELLS + 1,)"""
+    """Borders and middles of the cells by turns, in the user's units. (2 CELLS + 1,)"""
     y: Floats
     share: Floats
     """From 0 to 1; NaN where nothing was evaluated nearby. (CELLS, CELLS), rows along y"""
+    edge: Edge | None
+    """At the middles of the cells, through the best point; None if none is clear."""
 
 
 def map_of(table: Table, explanation: Explanation, logs: frozenset[str]) -> FailureMap | None:
@@ -47,9 +52,10 @@ def map_of(table: Table, explanation: Explanation, logs: frozenset[str]) -> Fail
     return FailureMap(
         across,
         down,
-        _borders(x[:, 0], across in logs),
-        _borders(x[:, 1], down in logs),
+        _places(x[:, 0], across in logs),
+        _places(x[:, 1], down in logs),
         local_share(in_box(x), table.failed),
+        edge_through_best(table, logs, across, down, PLACES[1::2]),
     )
 
 
@@ -89,15 +95,14 @@ def local_share(x: Floats, failed: NDArray[np.bool_]) -> Floats:
     return known
 
 
-def _borders(column: Floats, log: bool) -> Floats:
-    """The borders of the cells; a constant column gets a width."""
+def _places(column: Floats, log: bool) -> Floats:
+    """PLACES in the range of a column, in the user's units; a constant column gets a width."""
     low, high = float(column.min()), float(column.max())
     if not low < high:
         margin = 1.0 if log else max(abs(low), 1.0) * 1e-3
         low, high = low - margin, high + margin
-    steps = np.linspace(0, 1, CELLS + 1)
-    borders = low * (1 - steps) + high * steps  # the full range may overflow
-    return np.exp(borders) if log else borders
+    places = low * (1 - PLACES) + high * PLACES  # the full range may overflow
+    return np.exp(places) if log else places
 
 
 # -- Where failures are expected, as a map of the two parameters that matter most.
@@ -109,10 +114,12 @@ UNKNOWN = "#e4e4e4"
 
 
 def failure_map(run: Source) -> Figure:
-    """Plot the local share of failed evaluations over the two parameters that matter most.
+    """Plot where evaluations fail over the two parameters that matter most, and where a model expects it.
 
-    The share at a place is that of the nearest evaluated points, whatever their other parameters. Grey places
-    have no evaluated point nearby.
+    The colour is the share of failures of the nearest evaluated points, whatever their other parameters. Grey
+    places have no evaluated point nearby. The dashed line is the edge that a model of the failures expects,
+    with the other parameters as at the best point; it is drawn if most points that were left out of the model
+    are on their side of it.
 
     Parameters
     ----------
@@ -141,7 +148,7 @@ def failure_map(run: Source) -> Figure:
     >>> figure = fmnes.plots.failure_map(result)
     """
     given, table = with_evaluations(run)
-    return draw_map(given, table, explanation_of(table, given.logs))
+    return draw_map(given, table, explanation_of(table, given.logs, given.noisy))
 
 
 def draw_map(given: RunData, table: Table, explanation: Explanation) -> Figure:
@@ -155,6 +162,7 @@ def draw_map(given: RunData, table: Table, explanation: Explanation) -> Figure:
     axes.grid(False)
     _draw_shares(figure, axes, found)
     _draw_points(axes, table, found)
+    _draw_edge(axes, found)
     if given.best:
         at = [float(drawing.drawable(given.best[name])) for name in (found.across, found.down)]
         axes.plot(
@@ -192,8 +200,8 @@ def _draw_shares(figure: Figure, axes: Any, found: FailureMap) -> None:
 
     colours = LinearSegmentedColormap.from_list("failed", ["#ffffff", "#f5c19b", drawing.FAILED])
     mesh = axes.pcolormesh(
-        drawing.drawable(found.x),
-        drawing.drawable(found.y),
+        drawing.drawable(found.x[::2]),
+        drawing.drawable(found.y[::2]),
         np.ma.masked_invalid(100 * found.share),
         cmap=colours,
         vmin=0,
@@ -204,6 +212,15 @@ def _draw_shares(figure: Figure, axes: Any, found: FailureMap) -> None:
     bar = figure.colorbar(mesh, ax=axes, pad=0.02)
     bar.set_label("evaluated points nearby that failed, %", fontsize=9)
     bar.outline.set_visible(False)
+
+
+def _draw_edge(axes: Any, found: FailureMap) -> None:
+    if found.edge is None or (found.edge.margin > 0).all() or not (found.edge.margin > 0).any():
+        return
+    x, y = (drawing.drawable(places[1::2]) for places in (found.x, found.y))
+    axes.contour(x, y, found.edge.margin, levels=[0.0], colors=drawing.BLACK, linestyles="--", linewidths=1.2)
+    label = f"expected edge ({found.edge.right:.0%} of left-out points on their side)"
+    axes.plot([], [], "--", color=drawing.BLACK, linewidth=1.2, gid="edge", label=label)
 
 
 def _draw_points(axes: Any, table: Table, found: FailureMap) -> None:

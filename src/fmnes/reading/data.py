@@ -19,6 +19,8 @@ from fmnes.result import Columns, Result
 from fmnes.run.recording import FORGOTTEN
 
 Floats = NDArray[np.float64]
+#: After the name of a category: the column has the positions of its choices.
+CHOICE = " (choice no.)"
 
 
 class Table(NamedTuple):
@@ -132,7 +134,7 @@ def _table(evaluations: Evaluations, limits: Limits | None, parameters: Mapping[
 def _column(name: str, column: NDArray[Any], p: Parameter | None) -> tuple[str, Floats]:
     """A column as numbers; of a category the positions of the choices, which its name says."""
     if isinstance(p, Categorical):
-        return f"{name} (choice no.)", positions(p, column.tolist())
+        return f"{name}{CHOICE}", positions(p, column.tolist())
     return name, column.astype(float)
 
 
