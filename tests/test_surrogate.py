@@ -360,6 +360,57 @@ def test_restarts_begin_in_another_basin(restarts: int, least: int, most: int) -
     assert least <= sum(result.fun < 1e-3 for result in found) <= most
 
 
+def searched(values: list[float]) -> phases.Surrogate:
+    """Models in the unit square after a search with these values, on a line."""
+    square = phases.SearchRange(
+        *(np.full(2, each) for each in (0.0, 1.0, 0.0, 1.0, 0.5, 0.2)), anywhere=False
+    )
+    surrogate = phases.Surrogate(square, 1, 1)
+    for i, value in enumerate(values):
+        surrogate.add(np.array([0.5, 0.01 * i]), value)
+    return surrogate
+
+
+def test_a_restart_begins_around_a_new_best_point_and_otherwise_elsewhere() -> None:
+    surrogate = searched([3.0, 2.0, 1.0])
+    assert surrogate.has_gained
+    point, axes = surrogate.begin_around(np.array([0.5, 0.02]))
+    assert point.tolist() == [0.5, 0.02] and axes.tolist() == [[0.2, 0.0], [0.0, 0.2]]
+    assert surrogate.phase == LOCAL and not surrogate.has_gained
+    surrogate.add(np.array([0.7, 0.7]), 1.0 - 1e-6)
+    assert not surrogate.has_gained  # the same basin again
+    surrogate.add(np.array([0.8, 0.8]), 0.9)
+    assert surrogate.has_gained
+
+
+def test_a_basin_is_exhausted_however_many_values_are_close_to_its_best() -> None:
+    """The distance that a gain is compared with is that before the distribution began."""
+    surrogate = searched([3.0, 2.0, 1.0])
+    surrogate.phase, surrogate.narrow, surrogate.handed_over = LOCAL, True, 3
+    exhausted = []
+    for i in range(60):
+        surrogate.add(np.array([0.4, 0.01 * i]), 0.5 + 1e-3 * 0.5**i)
+        exhausted.append(surrogate.is_exhausted(1.0))
+    # The last 2 d + 10 evaluations gain less than 1e-9.
+    assert exhausted.index(True) == 34
+
+
+def test_a_wider_search_leaves_the_basin_of_the_first_one() -> None:
+    def ripples(x: Any) -> float:
+        x = np.asarray(x)
+        return float(np.sum(x**2) + 2 * np.sum(1 - np.cos(3 * x)))
+
+    def found(restarts: int) -> int:
+        options: dict[str, Any] = {"max_evaluations": 300, "surrogate": True, "restarts": restarts}
+        runs = (
+            fmnes.minimize(ripples, [2.2, 2.0, 1.8], 1.25, bounds=[(-6, 6)] * 3, rng=seed, **options)
+            for seed in range(8)
+        )
+        return sum(result.fun < 1e-6 for result in runs)
+
+    assert found(0) <= 4 and found(5) >= 6
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_plateau_in_the_only_part_that_works() -> None:
     def fun(x: Any) -> float:

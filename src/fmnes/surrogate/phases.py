@@ -7,6 +7,9 @@ elsewhere  points of a finite range where another basin is likely (`elsewhere.py
 region     single points proposed by the models of `trust_region.py`
 local      the search distribution, started from the models; `screening.py` says which points are evaluated
 
+A restart in a finite range begins with `local`, around the end of the search before it and with the first
+steps, if that search has found a better value; otherwise with `elsewhere`.
+
 Points are in units of the range: u = (x − origin)/width.
 """
 
@@ -47,10 +50,11 @@ SHORTEST_STEP = 1 / 6
 #: The longest first step, as a share of the range.
 LONGEST_STEP = 1 / 3
 #: The distribution has exhausted its basin if the last 6 d + 10 evaluations gained less than this share of
-#: the distance from the best value to the median and its steps are short, or if the last 25 d + 10 did, …
-EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_GAIN = 6.0, 25.0, 1e-9
-#: … and this share in a restart.
-EXHAUSTED_GAIN_OF_RESTART = 1e-4
+#: the distance from the best value to the median before it began and its steps are short, or if the last
+#: 25 d + 10 did; 2 d + 10 are enough where it began in a small region in which nothing fails.
+EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_WHERE_NARROW = 6.0, 25.0, 2.0
+#: This share, and that of a restart without a better value than before; such a gain is no other basin.
+EXHAUSTED_GAIN, EXHAUSTED_GAIN_OF_RESTART = 1e-9, 1e-4
 #: Short steps, as a share of the first ones.
 SHORT_STEP = 1e-2
 #: Kendall's τ from which the curvature of the value model shapes the distribution; its largest ratio of axes.
@@ -134,6 +138,30 @@ class Surrogate:
         self.ended = np.concatenate([self.ended, ended[None]])
         self._begin(ELSEWHERE)
 
+    def begin_around(self, ended: Floats) -> tuple[Floats, Floats]:
+        """The new search begins around where the last one ended, with the steps of the first one.
+
+        Returns the point and the axes (d, d) of its distribution, as x.
+        """
+        self.ended = np.concatenate([self.ended, ended[None]])
+        self._begin(LOCAL)
+        self.handed_over = len(self.data)
+        steps = np.minimum(self.range.step, LONGEST_STEP)
+        return self.points(ended), np.diag(self.range.width * steps)
+
+    @property
+    def has_gained(self) -> bool:
+        """Whether the present search found a value well below those before it, as in another basin."""
+        y = self.data.y
+        present, before = y[self.search_from :], y[: self.search_from]
+        if not np.isfinite(present).any():
+            return False
+        if not np.isfinite(before).any():
+            return True
+        low, median = float(np.nanmin(present)), float(np.nanmedian(y))
+        gain = float(np.nanmin(before)) / 2 - low / 2
+        return bool(gain > EXHAUSTED_GAIN_OF_RESTART * (median / 2 - low / 2))
+
     @property
     def best_point(self) -> Floats | None:
         """The best point of the present search, or of all if none of it worked. (d,)"""
@@ -148,10 +176,14 @@ class Surrogate:
         """Whether the distribution gains nothing more. step: its longest, as a share of the first one."""
         if self.phase != LOCAL or self.handed_over < 0:
             return False
-        share = EXHAUSTED_GAIN_OF_RESTART if len(self.ended) else EXHAUSTED_GAIN
+        share = EXHAUSTED_GAIN if self.has_gained else EXHAUSTED_GAIN_OF_RESTART
         data, since = self.data, self.handed_over
-        short = step < SHORT_STEP and trust_region.stalled(data, since, EXHAUSTED_EVALUATIONS, share)
-        return short or trust_region.stalled(data, since, EXHAUSTED_AT_ANY_STEP, share)
+
+        def stalled(per_dimension: float) -> bool:
+            return trust_region.stalled(data, since, per_dimension, share, since)
+
+        short = step < SHORT_STEP and stalled(EXHAUSTED_EVALUATIONS)
+        return short or stalled(EXHAUSTED_WHERE_NARROW if self.narrow else EXHAUSTED_AT_ANY_STEP)
 
     def propose(self, snap: Snap | None) -> Floats | None:
         """Points to evaluate together; None: the distribution goes on. (n, d)"""
