@@ -50,11 +50,14 @@ SHORTEST_STEP = 1 / 6
 #: The longest first step, as a share of the range.
 LONGEST_STEP = 1 / 3
 #: The distribution has exhausted its basin if the last 6 d + 10 evaluations gained less than this share of
-#: the distance from the best value to the median before it began and its steps are short, or if the last
+#: the distance from the best value to the median of the first design and its steps are short, or if the last
 #: 25 d + 10 did; 2 d + 10 are enough where it began in a small region in which nothing fails.
 EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_WHERE_NARROW = 6.0, 25.0, 2.0
-#: This share, and that of a restart without a better value than before; such a gain is no other basin.
-EXHAUSTED_GAIN, EXHAUSTED_GAIN_OF_RESTART = 1e-9, 1e-4
+EXHAUSTED_GAIN = 1e-10
+#: This share in a restart that has not found the best value of all.
+EXHAUSTED_GAIN_OF_RESTART = 1e-4
+#: A search has found another basin, and not the same point again, if it gained more than this share.
+GAINED = 1e-6
 #: Short steps, as a share of the first ones.
 SHORT_STEP = 1e-2
 #: Kendall's τ from which the curvature of the value model shapes the distribution; its largest ratio of axes.
@@ -153,14 +156,25 @@ class Surrogate:
     def has_gained(self) -> bool:
         """Whether the present search found a value well below those before it, as in another basin."""
         y = self.data.y
-        present, before = y[self.search_from :], y[: self.search_from]
-        if not np.isfinite(present).any():
+        worked = y[np.isfinite(y)]
+        if not len(worked):
             return False
-        if not np.isfinite(before).any():
-            return True
-        low, median = float(np.nanmin(present)), float(np.nanmedian(y))
-        gain = float(np.nanmin(before)) / 2 - low / 2
-        return bool(gain > EXHAUSTED_GAIN_OF_RESTART * (median / 2 - low / 2))
+        first = y[: self._first_values]
+        low, median = float(worked.min()), float(np.median(first[np.isfinite(first)]))
+        gain = self._lowest_before / 2 - low / 2
+        return bool(gain > GAINED * max(0.0, median / 2 - low / 2))
+
+    @property
+    def _lowest_before(self) -> float:
+        """The best value before the present search; +inf without one."""
+        before = self.data.y[: self.search_from]
+        return float(np.nanmin(before)) if np.isfinite(before).any() else math.inf
+
+    @property
+    def _first_values(self) -> int:
+        """How many values have the median that gains are compared with."""
+        n = self._design_points + 1
+        return n if np.isfinite(self.data.y[:n]).any() else len(self.data)
 
     @property
     def best_point(self) -> Floats | None:
@@ -176,11 +190,12 @@ class Surrogate:
         """Whether the distribution gains nothing more. step: its longest, as a share of the first one."""
         if self.phase != LOCAL or self.handed_over < 0:
             return False
-        share = EXHAUSTED_GAIN if self.has_gained else EXHAUSTED_GAIN_OF_RESTART
-        data, since = self.data, self.handed_over
+        data, since, first = self.data, self.handed_over, self._first_values
+        is_best = float(np.nanmin(data.y)) < self._lowest_before
+        share = EXHAUSTED_GAIN if is_best else EXHAUSTED_GAIN_OF_RESTART
 
         def stalled(per_dimension: float) -> bool:
-            return trust_region.stalled(data, since, per_dimension, share, since)
+            return trust_region.stalled(data, since, per_dimension, share, first)
 
         short = step < SHORT_STEP and stalled(EXHAUSTED_EVALUATIONS)
         return short or stalled(EXHAUSTED_WHERE_NARROW if self.narrow else EXHAUSTED_AT_ANY_STEP)
