@@ -395,20 +395,33 @@ def test_a_basin_is_exhausted_however_many_values_are_close_to_its_best() -> Non
     assert exhausted.index(True) == 37
 
 
-def test_a_wider_search_leaves_the_basin_of_the_first_one() -> None:
-    def ripples(x: Any) -> float:
-        x = np.asarray(x)
-        return float(np.sum(x**2) + 2 * np.sum(1 - np.cos(3 * x)))
+def test_a_search_around_the_best_point_is_resumed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun: list[int] = []
+    begin_around = phases.Surrogate.begin_around
 
-    def found(restarts: int) -> int:
-        options: dict[str, Any] = {"max_evaluations": 300, "surrogate": True, "restarts": restarts}
-        runs = (
-            fmnes.minimize(ripples, [2.2, 2.0, 1.8], 1.25, bounds=[(-6, 6)] * 3, rng=seed, **options)
-            for seed in range(8)
-        )
-        return sum(result.fun < 1e-6 for result in runs)
+    def noted(self: phases.Surrogate, ended: Any) -> Any:
+        begun.append(len(self.data))
+        return begin_around(self, ended)
 
-    assert found(0) <= 4 and found(5) >= 6
+    monkeypatch.setattr(phases.Surrogate, "begin_around", noted)
+    options: dict[str, Any] = {"bounds": [(-4, 4)] * 2, "rng": 1, "restarts": 5, "surrogate": True}
+    start = [2.0, 2.0]
+    whole = fmnes.minimize(sphere, start, 1.0, **options, max_evaluations=150, run_dir=tmp_path / "whole")
+    assert begun and begun[0] < 100
+    stopped = fmnes.minimize(
+        sphere,
+        start,
+        1.0,
+        **options,
+        max_evaluations=150,
+        run_dir=tmp_path / "cut",
+        callback=lambda view: view.evaluations > begun[0] + 10,
+    )
+    assert stopped.stop_reason is StopReason.CALLBACK and len(begun) > 1
+    resumed = fmnes.resume(tmp_path / "cut", sphere)
+    assert resumed.nfev == whole.nfev
+    values = [fmnes.read_run(tmp_path / name).evaluations.value for name in ("whole", "cut")]
+    assert np.array_equal(*values)
 
 
 @pytest.mark.filterwarnings("error")
