@@ -51,8 +51,8 @@ SHORTEST_STEP = 1 / 6
 LONGEST_STEP = 1 / 3
 #: The distribution has exhausted its basin if the last 6 d + 10 evaluations gained less than this share of
 #: the distance from the best value to the median of the first design and its steps are short, or if the last
-#: 25 d + 10 did; 2 d + 10 are enough where it began in a small region in which nothing fails.
-EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_WHERE_NARROW = 6.0, 25.0, 2.0
+#: 25 d + 10 did; 2 d + 10 are enough where it began in a small, smooth region.
+EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_WHERE_SMOOTH = 6.0, 25.0, 2.0
 EXHAUSTED_GAIN = 1e-10
 #: This share in a restart that has not found the best value of all.
 EXHAUSTED_GAIN_OF_RESTART = 1e-4
@@ -62,6 +62,8 @@ GAINED = 1e-6
 SHORT_STEP = 1e-2
 #: Kendall's τ from which the curvature of the value model shapes the distribution; its largest ratio of axes.
 SHAPED, LONGEST_AXIS = 0.7, 30.0
+#: Kendall's τ of the value model from which a region is smooth.
+SMOOTH = 0.85
 
 
 class SearchRange(NamedTuple):
@@ -95,6 +97,8 @@ class Surrogate:
         """Were the first points drawn around a given start?"""
         self.narrow = False
         """Did the distribution of this search begin in a small region where nothing fails?"""
+        self.smooth = False
+        """Is that region also one that the value model predicts well?"""
         self.ended = np.empty((0, len(range.origin)))
         """Where searches before this one have ended. (n, d)"""
         self.search_from = 0
@@ -183,7 +187,8 @@ class Surrogate:
 
     def _begin(self, phase: str) -> None:
         self.data.first = self.search_from = len(self.data)
-        self.phase, self.region, self.narrow, self.handed_over = phase, None, False, -1
+        self.phase, self.region, self.handed_over = phase, None, -1
+        self.narrow = self.smooth = False
         self.regions = 0
 
     def is_exhausted(self, step: float) -> bool:
@@ -198,7 +203,7 @@ class Surrogate:
             return trust_region.stalled(data, since, per_dimension, share, first)
 
         short = step < SHORT_STEP and stalled(EXHAUSTED_EVALUATIONS)
-        return short or stalled(EXHAUSTED_WHERE_NARROW if self.narrow else EXHAUSTED_AT_ANY_STEP)
+        return short or stalled(EXHAUSTED_WHERE_SMOOTH if self.smooth else EXHAUSTED_AT_ANY_STEP)
 
     def propose(self, snap: Snap | None) -> Floats | None:
         """Points to evaluate together; None: the distribution goes on. (n, d)"""
@@ -373,6 +378,7 @@ class Surrogate:
         self.handed_over = len(data)
         self.narrow = not self._edge_near_best()
         models = trust_region.fit(data, size, self.region.theta, False)
+        self.smooth = self.narrow and models.value is not None and bool(models.value.tau >= SMOOTH)
         worked = np.flatnonzero(np.isfinite(data.y))
         best = worked[np.argsort(data.y[worked], kind="stable")]
         best = best[best >= data.first][: max(LEAST_SPREAD, d + 1)]
@@ -405,6 +411,7 @@ class Surrogate:
             "observed": self._observed,
             "around_start": self.around_start,
             "narrow": self.narrow,
+            "smooth": self.smooth,
             "search_from": self.search_from,
             "regions": self.regions,
             "handed_over": self.handed_over,
@@ -448,6 +455,7 @@ class Surrogate:
         if saved["phase"] not in PHASES or self.batch < 1:
             raise ValueError(f"a phase {saved['phase']!r}")
         self.phase, self.narrow = saved["phase"], saved["narrow"] is True
+        self.smooth = saved.get("smooth") is True
         self.around_start = saved["around_start"] is True
         self.data.first, self._observed = int(saved["first"]), int(saved["observed"])
         self.data.forgotten = int(saved["forgotten"])
