@@ -50,10 +50,10 @@ SHORTEST_STEP = 1 / 6
 #: The longest first step, as a share of the range.
 LONGEST_STEP = 1 / 3
 #: The distribution has exhausted its basin if the last 6 d + 10 evaluations gained less than this share of
-#: the distance from the best value to the median of the first design and its steps are short, or if the last
+#: the distance from the best value to the median before it began and its steps are short, or if the last
 #: 25 d + 10 did; 2 d + 10 are enough where it began in a small, smooth region.
 EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_WHERE_SMOOTH = 6.0, 25.0, 2.0
-EXHAUSTED_GAIN = 1e-10
+EXHAUSTED_GAIN = 1e-9
 #: This share in a restart that has not found the best value of all.
 EXHAUSTED_GAIN_OF_RESTART = 1e-4
 #: A search has found another basin, and not the same point again, if it gained more than this share.
@@ -176,9 +176,12 @@ class Surrogate:
 
     @property
     def _first_values(self) -> int:
-        """How many values have the median that gains are compared with."""
-        n = self._design_points + 1
-        return n if np.isfinite(self.data.y[:n]).any() else len(self.data)
+        """How many values have the median that gains are compared with: those before the distribution began.
+
+        Later ones are close to the best, and the first design may be decades above it.
+        """
+        n = self.handed_over
+        return n if n > 0 and np.isfinite(self.data.y[:n]).any() else len(self.data)
 
     @property
     def best_point(self) -> Floats | None:
