@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, SnapshotError
-from fmnes.search.saved import finite
 from fmnes.steps.sampling import rank_weights
+from fmnes.storage.snapshot import finite
 
 Floats = NDArray[np.float64]
 

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, UsageError
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from fmnes.result import Best, Vector, X
-from fmnes.search.drawing import redraw, sample
+from fmnes.search.advance import end_generation, redraw, sample
 from fmnes.search.generation import Generation, feasible_values
 from fmnes.search.modelled import next_round
 from fmnes.search.noise_watch import single_target
 from fmnes.search.points import Name, Point, digest_of, read_values
-from fmnes.search.update import end_generation
 
 if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer

@@ -11,8 +11,8 @@ from fmnes.result import Vector
 from fmnes.search.categories import Categories
 from fmnes.search.distribution import BEGIN_AGAIN_STEP, Distribution
 from fmnes.search.ranking import rank
-from fmnes.search.saved import Saved
 from fmnes.search.start import Start
+from fmnes.storage.snapshot import Saved
 
 Floats = NDArray[np.float64]
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from fmnes.arguments import shown
 from fmnes.constraints import Limits
 from fmnes.errors import ArgumentError
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome, from_return
+from fmnes.outcome import EvaluationId, Outcome, from_return
 from fmnes.result import Vector, X
 
 

@@ -18,7 +18,7 @@ from fmnes.result import Vector
 from fmnes.search.box import Box, limited_steps
 from fmnes.search.categories import check_method
 from fmnes.search.grid import Grid, check_deviations, check_integers, choices_of, grid_of
-from fmnes.search.saved import Saved, plain, shaped
+from fmnes.storage.snapshot import Saved, plain, shaped
 from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
 from fmnes.strategies.base import check_choice
 
