@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from fmnes.bounds import first_step
 from fmnes.result import StopReason, Vector, X, Xs
 from fmnes.search import response
+from fmnes.search.categories import make_distribution
 from fmnes.search.checkpoint import limits_of
 from fmnes.search.constrained import Constrained
 from fmnes.search.explorer import Begin, Explorer
 from fmnes.search.generation import Generation, Repeat, Screened, Source, feasible_values, poll_only, screen
 from fmnes.search.grid import Poll, next_poll
-from fmnes.search.mixed import make_distribution
 from fmnes.search.modelled import (
     drop_models,
     model_minimum_under_limits,

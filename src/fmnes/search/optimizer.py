@@ -27,13 +27,17 @@ from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X,
 from fmnes.search.advance import explore_box
 from fmnes.search.answer import result_of
 from fmnes.search.archive import Archive, read_known
+from fmnes.search.categories import make_distribution
 from fmnes.search.checkpoint import dump, restore
 from fmnes.search.constrained import Constrained
 from fmnes.search.counting import (
+    Point,
     evaluation_id,
     hand_out,
     hand_out_overlapping,
+    name_of,
     next_slots,
+    read_value,
     take_best,
     tell_all,
     tell_one,
@@ -41,11 +45,9 @@ from fmnes.search.counting import (
 from fmnes.search.distribution import shaped_by
 from fmnes.search.explorer import Explorer
 from fmnes.search.generation import Generation
-from fmnes.search.mixed import make_distribution
 from fmnes.search.modelled import use_surrogate
 from fmnes.search.noise_watch import NoiseWatch, make_watch
 from fmnes.search.overlap import OverlapScheduler, check_overlap
-from fmnes.search.points import Point, name_of, read_value
 from fmnes.search.start import Start
 from fmnes.search.stopping import Gains, new_recent, stop_at
 from fmnes.space import is_space, read_space, unpack
