@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 import fmnes
-from fmnes_bench.few import shared
+from fmnes_bench.few import problems as shared
 
 
 class Row(NamedTuple):

@@ -18,7 +18,7 @@ from fmnes.analysis.explanation import Explanation, explanation_of, with_error
 from fmnes.analysis.prediction import Prediction, prediction
 from fmnes.analysis.rules import Rule, _information, _log_tail
 from fmnes.reading.data import Table
-from fmnes_bench.few import shared
+from fmnes_bench.few import problems as shared
 
 NO_LOGS: frozenset[str] = frozenset()
 
