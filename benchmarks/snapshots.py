@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import fmnes
-from fmnes.run.snapshots import RunState, Snapshots
+from fmnes.run.state import RunState, Snapshots
 from fmnes_bench.trials import table
 
 ROWS = (("fm-nes", 10, False), ("fm-nes", 100, False), ("fm-nes", 1000, False), ("cr-fm-nes", 200, True))

@@ -58,7 +58,7 @@ def test_one_generation_with_workers_goes_through_few_files(
     in_all: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A slow run writes a snapshot in this generation.
-    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", 1e9)
+    monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", 1e9)
     files: set[str] = set()
 
     def note(frame: FrameType, event: str, _: Any) -> None:

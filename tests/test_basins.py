@@ -257,7 +257,7 @@ def test_a_resumed_run_decides_the_same(
         whole = portrait(minimize(rastrigin, max_evaluations=1300, **settings), *seen)
     assert whole["state"]["restart"] >= 3
     for often in (0.0, 1e9):
-        monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", often)
+        monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", often)
         for cut in (203, 341, 610, 999):
             run = tmp_path / f"run-{often}-{cut}"
             minimize(rastrigin, run_dir=run, max_evaluations=cut, workers=workers, **settings)

@@ -190,7 +190,7 @@ def test_a_resumed_run_is_the_same(
         whole = portrait(minimize(corner, max_evaluations=1000, **options), *seen)
     assert math.isfinite(float(np.frombuffer(bytes.fromhex(whole["fun"][2]))[0]))
     for often in (0.0, 1e9):
-        monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", often)
+        monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", often)
         for cut in (1, 2, 203, 900):
             run = tmp_path / f"run-{often}-{cut}"
             workers = settings.get("workers", 1)

@@ -115,14 +115,14 @@ def test_a_paused_run_goes_on_whatever_its_snapshots(
     snapshots: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With one for each generation the last one is later than the first of the failures."""
-    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", snapshots)
+    monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", snapshots)
     breaks_at(tmp_path / "run", Breaks(range(57, 1000), raises(ValueError, "bad")), X0, 0.7, **SETTINGS)
     assert differences(go_on(tmp_path / "run", Breaks()), whole(Breaks(), X0, 0.7, **SETTINGS)) == []
 
 
 def test_a_run_killed_among_its_faults_pauses_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The streak is part of a snapshot: it goes on in the next process."""
-    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", 0.0)
 
     def act() -> Any:
         if len(fun.calls) == 57 + 15:
@@ -458,7 +458,7 @@ def test_a_kill_while_failures_are_taken_back_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fun = Breaks(range(57, 1000), raises(fmnes.Infeasible, "mesh"))
-    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", 0.0)
     minimize(fun, X0, 0.7, rng=1, max_evaluations=100, surrogate=False, run_dir=tmp_path / "broken")
     wanted = whole(Breaks(), X0, 0.7, **SETTINGS)
     number, kills = 1, 0
@@ -497,7 +497,7 @@ def good_failed() -> int:
 def test_a_first_snapshot_that_cannot_be_used(
     damaged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", 0.0)
     run = tmp_path / "run"
     fun = Breaks(range(20, 60), raises(fmnes.Infeasible, "mesh"))
     ended = minimize(fun, X0, 0.7, rng=1, max_evaluations=150, surrogate=False, run_dir=run)

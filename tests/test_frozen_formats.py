@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fmnes
-from fmnes.run import snapshots
+from fmnes.run import state
 
 STORED = Path(__file__).parent / "data" / "format-1"
 GENERATIONS = 6
@@ -37,7 +37,7 @@ def make() -> None:
 
     # Every evaluation is before the last snapshot. A resume then replays none: their points may differ in the
     # last bit on another processor.
-    snapshots.SNAPSHOT_SECONDS = 0.0
+    state.SNAPSHOT_SECONDS = 0.0
     fmnes.minimize(simulate, space, rng=1, surrogate=False, callback=observe, run_dir=STORED)
     for name in ("lock", "snapshot.first.npz", "snapshot.previous.npz"):
         (STORED / name).unlink(missing_ok=True)

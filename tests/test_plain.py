@@ -11,7 +11,7 @@ import pytest
 
 import fmnes
 from fmnes import minimize, resume
-from fmnes.run import snapshots
+from fmnes.run import state
 from fmnes.storage import directory
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import read_snapshot
@@ -48,7 +48,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.extend(not_plain(data, name))
         return as_read(name, data)
 
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
     monkeypatch.setattr(directory, "write_snapshot", watched_snapshot)
     monkeypatch.setattr(directory, "_plain", watched_json)
     return found

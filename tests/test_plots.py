@@ -14,11 +14,10 @@ import pytest
 
 import fmnes
 from fmnes import plots
-from fmnes.analysis.cells import in_box
-from fmnes.analysis.edge import edge_through_best
 from fmnes.analysis.explanation import explanation_of
+from fmnes.analysis.prediction import edge_through_best
 from fmnes.plots.map import local_share, map_of
-from fmnes.reading.data import Table, with_evaluations
+from fmnes.reading.data import Table, in_box, with_evaluations
 
 SPACE = {
     "thickness": fmnes.Real(0.1, 10, log=True),

@@ -20,7 +20,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, RunError, StopReason, read_run
-from fmnes.html.content import head, seconds_left, why
+from fmnes.html.document import head, seconds_left, why
 from fmnes.outcome import Outcome, infeasible, lost
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
@@ -151,7 +151,7 @@ def test_points_too_long_to_be_kept(tmp_path: Path) -> None:
 
 
 def test_a_run_is_read_while_it_is_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", 0.0)
     path, seen = tmp_path / "run", []
 
     def look(view: fmnes.View) -> None:
@@ -475,7 +475,7 @@ def test_an_ending_that_cannot_be_written_takes_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fmnes.storage.snapshot._MAX_METADATA_BYTES", 100)
-    monkeypatch.setattr("fmnes.run.snapshots.Snapshots.take", lambda *_: None)
+    monkeypatch.setattr("fmnes.run.state.Snapshots.take", lambda *_: None)
     with pytest.warns(RuntimeWarning, match=r"result\.npz: could not be written"):
         result = run_in(tmp_path / "run", max_evaluations=50)
     run = read_run(tmp_path / "run")

@@ -150,7 +150,7 @@ def test_a_resumed_run_decides_the_same(
         whole = portrait(minimize(rastrigin, [2.6, 3.1], 0.3, **settings), *seen)
     assert whole["state"]["restart"] >= 3
     for often in (0.0, 1e9):
-        monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", often)
+        monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", often)
         run = tmp_path / f"run-{often}"
         minimize(rastrigin, [2.6, 3.1], 0.3, run_dir=run, **{**settings, "max_evaluations": 531})
         with watching() as seen:

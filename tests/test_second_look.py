@@ -207,7 +207,7 @@ def test_restarts_come_first() -> None:
 
 @pytest.mark.parametrize("often", [0.0, 1e9])
 def test_a_resumed_run_looks_the_same(often: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", often)
+    monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", often)
     settings: Any = {"rng": 1, "method": "cma-es", "xtol": 1e-5}
     with watching() as seen:
         result = minimize(corner, [1.0, 2.0], 1.0, **settings)

@@ -14,9 +14,9 @@ import pytest
 import fmnes
 from fmnes import View, minimize, resume
 from fmnes.result import Best
-from fmnes.run import history, snapshots
+from fmnes.run import history, state
 from fmnes.run.history import COLUMNS, History, Ledger
-from fmnes.run.snapshots import RunState, Snapshots
+from fmnes.run.state import RunState, Snapshots
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import read_snapshot, write_snapshot
 
@@ -37,7 +37,7 @@ def test_a_thousand_reasons_in_any_script_can_be_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Characters that JSON may write as twelve bytes, in reasons and tracebacks of every length."""
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
     calls = 0
 
     def fun(x: Any) -> float:
@@ -154,12 +154,12 @@ class SlowDirectory(RunDirectory):
 
 
 def test_snapshots_take_five_percent_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 1e-9)
-    directory, state = SlowDirectory(), RunState(fmnes.Optimizer([1.0, 2.0], 0.5, rng=1))
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 1e-9)
+    directory, run = SlowDirectory(), RunState(fmnes.Optimizer([1.0, 2.0], 0.5, rng=1))
     snaps = Snapshots(directory)
-    monkeypatch.setattr(snapshots.time, "monotonic", lambda: directory.now)
+    monkeypatch.setattr(state.time, "monotonic", lambda: directory.now)
     for _ in range(10_000):  # generations of 1 ms
-        snaps.take(state)
+        snaps.take(run)
         directory.now += 0.001
     assert directory.count >= 20 and directory.count * 0.02 <= 0.05 * directory.now + 0.02
 
@@ -170,10 +170,10 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 import numpy as np
 import fmnes
-from fmnes.run import snapshots
+from fmnes.run import state
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-snapshots.SNAPSHOT_SECONDS = 0.0
+state.SNAPSHOT_SECONDS = 0.0
 run = sys.argv[1]
 calls = 0
 

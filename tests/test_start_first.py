@@ -171,7 +171,7 @@ class Interrupted(Sphere):
 def test_a_resumed_run_does_not_evaluate_it_again(
     at: int, often: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fmnes.run.snapshots.SNAPSHOT_SECONDS", often)
+    monkeypatch.setattr("fmnes.run.state.SNAPSHOT_SECONDS", often)
     settings: Any = {"rng": 1, "population_size": 6, "max_evaluations": 20}
     with watching() as seen:
         whole = portrait(minimize(Interrupted(0), X0, 0.5, **settings), *seen)

@@ -8,7 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from fmnes.surrogate import edge_model, elsewhere, gaussian_process, normal, quasi_random, value_model
+from fmnes.surrogate import edge_model, elsewhere, gaussian_process, kernels, quasi_random, value_model
 from fmnes.surrogate.evaluated import Evaluated
 from fmnes.surrogate.trust_region import Snap
 from tests.reference import surrogate as reference
@@ -30,17 +30,17 @@ def bowl(z: np.ndarray) -> np.ndarray:
 def test_normal_distribution_has_all_its_digits() -> None:
     special = pytest.importorskip("scipy.special")
     u = np.concatenate([-np.logspace(-3, 6, 400), np.logspace(-3, 1, 200), [0.0]])
-    assert np.allclose(normal.log_cdf(u), special.log_ndtr(u), rtol=1e-11, atol=0.0)
+    assert np.allclose(kernels.log_cdf(u), special.log_ndtr(u), rtol=1e-11, atol=0.0)
     near = u[np.abs(u) < 37]
-    assert np.allclose(normal.cdf(near), special.ndtr(near), rtol=1e-12, atol=0.0)
+    assert np.allclose(kernels.cdf(near), special.ndtr(near), rtol=1e-12, atol=0.0)
     p = np.concatenate([np.logspace(-300, -1, 200), np.linspace(0.1, 0.999, 50)])
-    assert np.allclose(normal.inverse_cdf(p), special.ndtri(p), rtol=1e-9, atol=1e-12)
+    assert np.allclose(kernels.inverse_cdf(p), special.ndtri(p), rtol=1e-9, atol=1e-12)
 
 
 def test_normal_distribution_agrees_with_the_standard_library() -> None:
     for u in (-5.0, -0.3, 0.0, 2.0):
-        assert normal.cdf(u) == pytest.approx(NormalDist().cdf(u), rel=1e-12)
-        assert normal.density(u) == pytest.approx(NormalDist().pdf(u), rel=1e-12)
+        assert kernels.cdf(u) == pytest.approx(NormalDist().cdf(u), rel=1e-12)
+        assert kernels.density(u) == pytest.approx(NormalDist().pdf(u), rel=1e-12)
 
 
 # -- quasi-random points ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import get_args, get_overloads
 import pytest
 
 import fmnes
-from fmnes.run.options import OptimizerOptions, RunOptions
+from fmnes.run.settings import OptimizerOptions, RunOptions
 
 SCRIPTS = Path(__file__).parent / "data" / "typing"
 

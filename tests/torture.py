@@ -33,8 +33,8 @@ import numpy as np
 import fmnes
 from fmnes import _files
 from fmnes.run import loop
-from fmnes.run import snapshots as run_snapshots
-from fmnes.run.snapshots import RunState
+from fmnes.run import state as run_state
+from fmnes.run.state import RunState
 from fmnes.storage.log import EvaluationLog
 from tests import faults
 
@@ -475,7 +475,7 @@ def left_after(tag: str, seconds: float) -> list[int]:
 
 def signal_at(moment: str) -> None:
     """A signal at a step of a snapshot: "write 1 SIGKILL", "rename 2 SIGTERM" or "sync 3 SIGKILL"."""
-    run_snapshots.SNAPSHOT_SECONDS = 0.0
+    run_state.SNAPSHOT_SECONDS = 0.0
     step, number, what = moment.split()
     name = "replace" if step == "rename" else "fsync"
     original: Callable[..., Any] = getattr(os, name)
@@ -499,7 +499,7 @@ def signal_at(moment: str) -> None:
 
 def snapshots(seconds: str) -> None:
     """So many seconds between two snapshots; 0 is one for each generation."""
-    run_snapshots.SNAPSHOT_SECONDS = float(seconds)
+    run_state.SNAPSHOT_SECONDS = float(seconds)
 
 
 def limit_files(size: str) -> None:

@@ -46,7 +46,7 @@ from fmnes import (
     minimize,
     resume,
 )
-from fmnes.run import snapshots
+from fmnes.run import state
 from fmnes.storage import log
 from tests import torture
 from tests.faults import FAULTS
@@ -494,7 +494,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of 41 evaluations with a snapshot for each generation. Copy it before use."""
     run = tmp_path_factory.mktemp("made") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+        patch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
         minimize(square, X0, 1.0, rng=1, population_size=8, max_evaluations=41, run_dir=run)
     return run
 

@@ -22,7 +22,7 @@ import pytest
 import fmnes
 from fmnes import LOST, ArgumentError, ObjectiveError, Optimizer, SnapshotError, UsageError
 from fmnes.evaluation import supervision
-from fmnes.run import snapshots
+from fmnes.run import state
 from fmnes.search.overlap import OverlapScheduler, shortened
 from fmnes.strategies.base import Shape, Strategy
 from tests.rows import through
@@ -637,7 +637,7 @@ def test_the_log_alone_brings_the_run_back(
     objectives: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told again in the order in which they came, the same values give the same run: bit for bit."""
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 1e9)  # the first one only
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 1e9)  # the first one only
     run, calls = tmp_path / "run", tmp_path / "calls"
     first = minimized(objectives.uneven, max_evaluations=100, run_dir=run)
     finished = fmnes.resume(run)

@@ -29,7 +29,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, Optimizer, RunError, StopReason, minimize, resume
-from fmnes.run import history, snapshots
+from fmnes.run import history, state
 from fmnes.storage import log_reader
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
@@ -213,7 +213,7 @@ def test_a_larger_budget(
 ) -> None:
     """In steps that end in the middle of a generation, as if it had been one."""
     if often:
-        monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.01)
+        monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.01)
     wanted = whole(bumpy, [1.0, 0.5], 1.0, rng=3, max_evaluations=309, **settings)
     first = minimize(bumpy, [1.0, 0.5], 1.0, rng=3, max_evaluations=61, run_dir=tmp_path / "run", **settings)
     assert first.stop_reason is StopReason.MAX_EVALUATIONS and first.nfev == 61
@@ -302,8 +302,8 @@ def test_after_a_disk_that_was_full(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 FULL_DISK = """
 import sys
-import fmnes, fmnes.run.snapshots
-fmnes.run.snapshots.SNAPSHOT_SECONDS = 0.0
+import fmnes, fmnes.run.state
+fmnes.run.state.SNAPSHOT_SECONDS = 0.0
 sphere = fmnes.problems.get("sphere", d=5)
 result = fmnes.minimize(sphere.fun, sphere.x0, sphere.sigma0, xtol=None, ftol=None, run_dir=sys.argv[1])
 print(result.stop_reason.name, result.nfev)
@@ -351,7 +351,7 @@ def used_seconds(run: Path) -> float:
 
 
 def test_time_that_was_used_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)  # the time is that of the last snapshot
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)  # the time is that of the last snapshot
     run = tmp_path / "run"
     fun = Interrupted(fun=lambda x: time.sleep(0.02) or bumpy(x))
     settings = {"rng": 1, "population_size": 6, "max_seconds": 0.5, "run_dir": run}
@@ -372,7 +372,7 @@ def test_what_the_log_has_counts_after_the_deadline(
     overlap: float, number: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deadline limits new evaluations only; the start and a half-finished generation are replayed."""
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", seconds)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", seconds)
     run, fun = tmp_path / "run", Interrupted(number)
     settings = {"rng": 1, "population_size": 6, "max_seconds": 1e6, "overlap": overlap}
     first = minimize(fun, [1.0, 0.5], 1.0, run_dir=run, **settings)
@@ -468,7 +468,7 @@ def test_a_finished_run_of_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_finished_run_is_taken_up_at_its_last_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
     settings = {"rng": 1, "max_evaluations": 1_000, "xtol": None, "ftol": None, "surrogate": False}
     tell, updates = Optimizer.tell, []
     monkeypatch.setattr(
@@ -483,7 +483,7 @@ def test_a_finished_run_is_taken_up_at_its_last_snapshot(
 
 
 def test_the_log_is_read_only_where_it_has_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
     find, read = EvaluationLog.find, []
 
     def counted(self: Any, *where: Any, **options: Any) -> Any:
@@ -653,7 +653,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of `bumpy` with more to do. Copy it before use."""
     run = tmp_path_factory.mktemp("made") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+        patch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
         minimize(bumpy, [1.0, 0.5], 1.0, rng=1, population_size=10, max_evaluations=55, run_dir=run)
     return run
 
@@ -753,7 +753,7 @@ def test_the_seed_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def flat(x: Any) -> float:
         return 3.0
 
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
     settings = {"rng": 5, "restarts": 1, "max_evaluations": 150, "noise": False}
     first = minimize(flat, [1.5, 1.0], 1.0, run_dir=tmp_path / "run", **settings)
     assert first.history["restart"][-1] == 1 and first.seed == 5
@@ -761,7 +761,7 @@ def test_the_seed_after_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_failed_points_stay_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
     settings = {"rng": 1, "method": fmnes.Resampling(fmnes.XNES())}
     wanted = whole(bumpy, [0.0, 1.0], 1.0, max_evaluations=100, **settings)
     minimize(bumpy, [0.0, 1.0], 1.0, max_evaluations=80, run_dir=tmp_path / "run", **settings)
@@ -864,7 +864,7 @@ def test_killed_before_a_larger_budget_is_in_the_snapshot(run: Path, monkeypatch
 def test_failed_points_that_are_too_long_to_be_stored(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with more than 10,000 coordinates, only quicker."""
     monkeypatch.setattr(log_reader, "MAX_STORED_DIMENSION", 1)
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
     settings = {"rng": 1, "population_size": 10, "run_dir": run.with_name("long")}
     minimize(bumpy, [-0.5, 0.5], 1.0, max_evaluations=40, **settings)
     wanted = minimize(bumpy, [-0.5, 0.5], 1.0, rng=1, population_size=10, max_evaluations=80)
@@ -906,7 +906,7 @@ def test_an_objective_that_changes_the_directory(tmp_path: Path, monkeypatch: py
 
 
 def test_a_reason_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "SNAPSHOT_SECONDS", 0.0)
+    monkeypatch.setattr(state, "SNAPSHOT_SECONDS", 0.0)
 
     def fun(x: Any) -> float:
         if x[0] < 1:

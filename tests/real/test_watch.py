@@ -22,7 +22,7 @@ import pytest
 import fmnes
 from fmnes import StopReason
 from fmnes.html import document, live
-from fmnes.html.server import HOST, Server, serve_at
+from fmnes.html.live import HOST, Server, serve_at
 from fmnes.storage.directory import LOCK, LOG
 from fmnes.storage.lock import RunLock
 from tests.browser import open_browser

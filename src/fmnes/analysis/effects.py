@@ -4,7 +4,7 @@ The rank of the outcome is modelled as a sum of parabolas, one in the rank of ea
 added one after another, the most useful first, while chance would hardly give the improvement (an F test,
 corrected for the number of parameters). Ranks make the shares independent of scales.
 
-Points that lie close together count as one point (cells.py).
+Points that lie close together count as one point.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmnes.analysis.cells import Floats, distinct, evenly, on_scale
+from fmnes.reading.data import Floats, distinct, evenly, on_scale
 
 #: Largest probability that chance alone adds a parameter.
 CHANCE = 0.01

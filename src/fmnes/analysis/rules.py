@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes._text import short
-from fmnes.analysis.cells import CELLS, FINER_CELLS, Floats, Rows, distinct, evenly, on_scale
+from fmnes.reading.data import CELLS, FINER_CELLS, Floats, Rows, distinct, evenly, on_scale
 
 Mask = NDArray[np.bool_]
 

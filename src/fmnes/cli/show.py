@@ -32,7 +32,7 @@ from fmnes.storage.directory import CONFIG, LOCK
 from fmnes.storage.lock import holder
 
 if TYPE_CHECKING:
-    from fmnes.html.server import Server
+    from fmnes.html.live import Server
 
 # -- `fmnes show`: the state of a run, and why evaluations failed.
 
@@ -260,7 +260,7 @@ def watch(
     from fmnes.plots.drawing import need_matplotlib
 
     need_matplotlib()
-    from fmnes.html.server import serve_at
+    from fmnes.html.live import serve_at
 
     if hasattr(os, "nice"):
         os.nice(19)  # the run goes first

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes._text import short
-from fmnes.analysis.cells import evenly as evenly
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, MissingExtra
+from fmnes.reading.data import evenly as evenly
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.analysis.cells import Floats, in_box, on_scale
-from fmnes.analysis.edge import Edge, edge_through_best
 from fmnes.analysis.explanation import Explanation, explanation_of
+from fmnes.analysis.prediction import Edge, edge_through_best
 from fmnes.plots import drawing
 from fmnes.plots.history import plural
-from fmnes.reading.data import RunData, Source, Table, with_evaluations
+from fmnes.reading.data import Floats, RunData, Source, Table, in_box, on_scale, with_evaluations
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

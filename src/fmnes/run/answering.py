@@ -17,8 +17,7 @@ from fmnes.outcome import EvaluationId
 from fmnes.result import Stop, StopReason, Vector
 from fmnes.run.evaluate import Batch, Work, count_lost, evaluate, is_answer
 from fmnes.run.settings import Settings
-from fmnes.run.snapshots import RunState
-from fmnes.run.state import Answer
+from fmnes.run.state import Answer, RunState
 from fmnes.search.answer import candidates_of, generation_size
 from fmnes.search.noise_watch import noisy
 from fmnes.search.optimizer import Optimizer

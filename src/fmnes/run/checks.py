@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from fmnes.errors import ObjectiveError, warn
 from fmnes.outcome import MINUS_INFINITY, NOTHING, WRONG_TYPE, EvaluationId, Outcome, bug_name
 from fmnes.result import Stop, StopReason
-from fmnes.run import log_messages
-from fmnes.run.snapshots import RunState
+from fmnes.run.history import log_lost
 from fmnes.run.state import (
     FEWEST,
     LONG,
     MOST,
+    RunState,
     StartPoint,
     StoppedWorking,
     Streak,
@@ -167,7 +167,7 @@ class LostEvaluations:
             if not outcome.remembered:
                 self._lost[name] = self._lost.get(name, 0) + 1
                 worst, reason = max(worst, self._lost[name]), outcome.reason
-                log_messages.lost(name, self._lost[name], self._retries, reason)
+                log_lost(name, self._lost[name], self._retries, reason)
         if worst <= self._retries:
             return worst, None
         return worst, Stop(StopReason.LOST, f"{worst} tries of one point, the last: {reason}")

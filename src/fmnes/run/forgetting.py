@@ -16,7 +16,7 @@ from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, RunError, SnapshotError, logger
 from fmnes.outcome import START
 from fmnes.run.recording import taken_back, uncounted
-from fmnes.run.snapshots import RunState
+from fmnes.run.state import RunState
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.log_reader import Logged

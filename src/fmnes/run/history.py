@@ -1,4 +1,4 @@
-"""What a run records for its user: one row per generation, the failures by reason, and the stored result."""
+"""What a run records for its user: a row per generation, failures by reason, the result, and log messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,16 @@ from numpy.typing import NDArray
 from fmnes._text import MAX_ALIKE, kind_of
 from fmnes.constraints import read_constraint_results
 from fmnes.errors import FmnesError, RunError, SnapshotError, logger, one_line, warn
-from fmnes.outcome import Outcome, from_number
-from fmnes.result import Best, Columns, Failure, Noise, Result, StopReason, Vector, View
+from fmnes.outcome import START, EvaluationId, Outcome, from_number
+from fmnes.result import Best, Columns, Failure, Noise, Result, Stop, StopReason, Vector, View
+from fmnes.run.settings import BOX
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.snapshot import Arrays
+
+if TYPE_CHECKING:
+    from fmnes.run.restarts import Plan
+    from fmnes.run.state import RunState
+    from fmnes.search.optimizer import Optimizer
 
 # -- The history: one row per generation, thinned out in very long runs, as it is part of every snapshot
 
@@ -331,3 +337,77 @@ def _square(found: Any, d: int | None) -> NDArray[np.float64] | None:
     if n is not None and d is not None and n > d:
         raise ValueError(f"a covariance of {n} coordinates, wanted at most {d}")
     return _array(found, n, n)
+
+
+# -- The log messages of a run; see errors.py.
+
+_ORIGIN_WORDS: dict[Any, str] = {
+    "best": "the best point",
+    "uniform": "a random point",
+    ("small", BOX): "a basin that no search was in",
+}
+
+
+def log_begin(state: RunState, max_evaluations: int | None) -> None:
+    opt = state.opt
+    logger.info(
+        "run begins at evaluation %d: %s, d = %d, population %d, %s",
+        state.evaluations,
+        opt.strategy.name,
+        len(opt.mean),
+        opt.population_size,
+        f"at most {max_evaluations} evaluations" if max_evaluations else "evaluations without a limit",
+    )
+
+
+def log_restart(plan: Plan, stop: Stop, evaluations: int) -> None:
+    logger.info(
+        "search ended at evaluation %d: %s; %s begins at %s, population %d",
+        evaluations,
+        one_line(stop.message),
+        "a second look" if plan.kind == "look" else f"a restart ({plan.kind})",
+        _ORIGIN_WORDS.get((plan.kind, plan.origin)) or _ORIGIN_WORDS.get(plan.origin, "the start"),
+        plan.population_size,
+    )
+
+
+def log_generation(view: View) -> None:
+    """After each generation."""
+    logger.debug(
+        "generation %d: %d evaluations, %d failed, best %g, sigma %g",
+        view.generation,
+        view.evaluations,
+        view.n_infeasible,
+        view.best.fun,
+        view.sigma,
+    )
+
+
+def log_noise(opt: Optimizer) -> None:
+    noise = opt.noise
+    assert noise is not None and noise.found is not None
+    size = max(abs(noise.found.first), abs(noise.found.again))
+    logger.info(
+        "the objective is noisy: values at the same point differ by about %.2g (%.2g %%): %.9g and %.9g, at "
+        "evaluation %d",
+        noise.deviation,
+        100 * noise.deviation / size if size else 0.0,
+        *noise.found,
+        noise.found_at,
+    )
+
+
+def log_lost(id: EvaluationId, tries: int, retries: int, reason: str) -> None:
+    where = "of the start" if id.generation == START else f"of generation {id.generation}, point {id.slot},"
+    left = "it is tried again" if tries <= retries else "no tries are left"
+    logger.warning("evaluation %s lost, try %d: %s; %s", where, tries, one_line(reason), left)
+
+
+def log_end(result: Result) -> None:
+    logger.info(
+        "run ended with fun = %g after %d evaluations, %d failed: %s",
+        result.fun,
+        result.nfev,
+        result.n_infeasible,
+        one_line(result.message),
+    )

@@ -15,22 +15,22 @@ from fmnes.evaluation.evaluator import Evaluator
 from fmnes.outcome import START, EvaluationId, bug_name
 from fmnes.progress import Progress
 from fmnes.result import Best, Result, Stop, StopReason, View
-from fmnes.run import log_messages
 from fmnes.run.answering import evaluate_answer, last_evaluations, noise_in_words
 from fmnes.run.checks import LostEvaluations, OutcomeChecks
 from fmnes.run.evaluate import (
     Batch,
+    OverlappingPoints,
     Work,
     attained,
     count_lost,
     evaluate,
     evaluate_generation,
+    evaluate_overlapping,
     is_answer,
     output_row,
 )
-from fmnes.run.history import COLUMNS
+from fmnes.run.history import COLUMNS, log_begin, log_end, log_generation, log_noise, log_restart
 from fmnes.run.interrupts import StopRequestWatcher
-from fmnes.run.overlap import OverlappingPoints, evaluate_overlapping
 from fmnes.run.recording import Recorder
 from fmnes.run.restarts import (
     CONFIRM_XTOL,
@@ -43,8 +43,7 @@ from fmnes.run.restarts import (
     next_search,
 )
 from fmnes.run.settings import BOX, Settings
-from fmnes.run.snapshots import RunState, Snapshots
-from fmnes.run.state import ConfirmedSearch, StartPoint, StoppedWorking
+from fmnes.run.state import ConfirmedSearch, RunState, Snapshots, StartPoint, StoppedWorking
 from fmnes.search.advance import again, again_in_box
 from fmnes.search.answer import (
     constraints_at,
@@ -244,7 +243,7 @@ def build_result(state: RunState, stop: Stop, second_look: bool) -> Result:
 
 # -- The loop: ask, evaluate, tell, observe, stop
 #
-# `evaluate.py` and `overlap.py` evaluate, and `checks.py` checks the outcomes.
+# `evaluate.py` evaluates, and `checks.py` checks the outcomes.
 
 _START = EvaluationId(0, START, 0)
 
@@ -288,7 +287,7 @@ class Loop:
     def run(self) -> Result:
         """Run to the end, restarts included."""
         state, work = self.state, self._work
-        log_messages.begins(state, self._settings.max_evaluations)
+        log_begin(state, self._settings.max_evaluations)
         try:
             with work.stop_requests or nullcontext():
                 stop = self._run_all()
@@ -302,7 +301,7 @@ class Loop:
         if self._progress:
             self._progress.close(state.totals.view_with(state.opt.view(), state.opt))
         result = build_result(state, stop, self._settings.second_look)
-        log_messages.ended(result)
+        log_end(result)
         return result
 
     def _run_all(self) -> Stop:
@@ -315,7 +314,7 @@ class Loop:
                 break
             self._work.losses.clear()
             self._said_noise = self._said_noise or noisy(state.opt)
-            log_messages.searches_again(plan, stop, state.evaluations)
+            log_restart(plan, stop, state.evaluations)
             stop = self._run_one()
         if stop.reason in (StopReason.MAX_EVALUATIONS, StopReason.TARGET):
             return run_limit_reached(state, settings) or stop  # with the numbers of all searches together
@@ -394,7 +393,7 @@ class Loop:
     def _report_noise(self) -> None:
         """Log once per session that values at the same point differ."""
         if not self._said_noise:
-            log_messages.noise_seen(self.state.opt)
+            log_noise(self.state.opt)
         self._said_noise = True
 
     def _nothing_gained(self, view: View) -> Stop | None:
@@ -417,7 +416,7 @@ class Loop:
         if view.generation == 0 or state.history.has(view):  # nothing yet, or seen before the run was resumed
             return None
         state.history.add(view)
-        log_messages.observed(view)
+        log_generation(view)
         if self._progress:
             self._progress.add(view)
         if self._callback is None:

@@ -31,8 +31,7 @@ from fmnes.run.settings import (
     versions,
     worker_count,
 )
-from fmnes.run.snapshots import RunState
-from fmnes.run.state import StartPoint
+from fmnes.run.state import RunState, StartPoint
 from fmnes.run.warm_start import parameters_of, warm_start_arguments
 from fmnes.search.advance import explore_box
 from fmnes.search.modelled import use_surrogate
@@ -44,7 +43,7 @@ from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, is_known
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fmnes.run.options import (
+    from fmnes.run.settings import (
         ArrayObjective,
         NamedObjective,
         Returned,

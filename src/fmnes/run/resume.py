@@ -20,7 +20,7 @@ from fmnes.run.history import read_whole_result
 from fmnes.run.loop import check_origin
 from fmnes.run.session import BrokenByTheLog, run_session, table_of
 from fmnes.run.settings import RunConfig, Settings
-from fmnes.run.snapshots import RunState
+from fmnes.run.state import RunState
 from fmnes.storage.directory import RESULT, RunDirectory
 
 _UNCHANGED: Any = Default("unchanged")

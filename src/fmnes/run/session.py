@@ -19,8 +19,7 @@ from fmnes.run.interrupts import StopRequestWatcher, sigterm_interrupts
 from fmnes.run.loop import Loop
 from fmnes.run.recording import MemoryLog, Recorder
 from fmnes.run.settings import Settings
-from fmnes.run.snapshots import RunState, Snapshots
-from fmnes.run.state import StoppedWorking
+from fmnes.run.state import RunState, Snapshots, StoppedWorking
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
 from fmnes.storage.log import EvaluationLog

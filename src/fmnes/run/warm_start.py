@@ -14,7 +14,7 @@ from fmnes.errors import ArgumentError, FmnesError, RunError
 from fmnes.parameters import Parameter, is_log
 from fmnes.result import Result, Vector
 from fmnes.run.settings import RunConfig
-from fmnes.run.snapshots import RunState
+from fmnes.run.state import RunState
 from fmnes.search.distribution import takes_covariance
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory

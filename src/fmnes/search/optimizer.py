@@ -59,7 +59,7 @@ from fmnes.surrogate.phases import Surrogate
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from fmnes.run.options import OptimizerOptions
+    from fmnes.run.settings import OptimizerOptions
 
 _NOT_GIVEN: Any = Default("not given")
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmnes.surrogate.kernels import Floats, distances_between, inverse_root, matern52
-from fmnes.surrogate.normal import cdf, density, log_cdf
+from fmnes.surrogate.kernels import Floats, cdf, density, distances_between, inverse_root, log_cdf, matern52
 
 #: Mean and standard deviation of the normal priors of θ; for the length scales see `LENGTH_PRIOR`.
 _SIGNAL_PRIOR = (0.0, 1.5)

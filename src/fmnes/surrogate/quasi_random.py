@@ -11,8 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fmnes.surrogate.kernels import Floats
-from fmnes.surrogate.normal import inverse_cdf
+from fmnes.surrogate.kernels import Floats, inverse_cdf
 
 #: Digits are drawn until they are below this.
 _RESOLUTION = 2.0**-40

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fmnes.surrogate import edge_model, gaussian_process, normal, value_model
+from fmnes.surrogate import edge_model, gaussian_process, kernels, value_model
 from fmnes.surrogate.evaluated import Evaluated
 
 Floats = NDArray[np.float64]
@@ -163,7 +163,7 @@ def propose(
         score = gaussian_process.log_expected_improvement(mean, deviation, process.best_y)
         if models.edge is not None:
             margin = edge_model.margin(models.edge, v / models.half)
-            score = score + normal.log_cdf(EDGE_SHARPNESS * (margin - cut))
+            score = score + kernels.log_cdf(EDGE_SHARPNESS * (margin - cut))
         return new(v, score)
 
     def quadratic(v: Floats) -> Floats:

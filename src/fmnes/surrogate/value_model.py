@@ -13,8 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmnes.surrogate.kernels import Floats, distances_between, inverse_root, matern52, squared_distances
-from fmnes.surrogate.normal import inverse_cdf
+from fmnes.surrogate.kernels import (
+    Floats,
+    distances_between,
+    inverse_cdf,
+    inverse_root,
+    matern52,
+    squared_distances,
+)
 
 MIN_POINTS = 4
 MIN_VALUES = 3
