@@ -336,16 +336,11 @@ def again_in_box(
         ended = search.gains.x if reason is StopReason.HOPELESS else search._distribution.mean
         explorer.note_search(ended, search.gains.best)
     steps = first_step(bounds.lower, bounds.upper, len(x0))
-    surrogate = search._surrogate
-    ended = None if surrogate is None else surrogate.best_point
-    around = surrogate is not None and surrogate.has_gained
+    ended = None if search._surrogate is None else search._surrogate.best_point
     opt = again(search, x0, steps, population_size, max_evaluations)
     opt.gains = Gains(len(x0), True, explorer.best)
-    if surrogate is not None and ended is not None and around:
-        opt._distribution.begin_with_axes(*surrogate.begin_around(ended))
-        surrogate.first_step = opt.sigma * float(opt._distribution.shape.axis_lengths.max())
-    elif surrogate is not None and ended is not None:
-        surrogate.begin_elsewhere(ended)
+    if opt._surrogate is not None and ended is not None:
+        opt._surrogate.begin_elsewhere(ended)
     elif look:
         begin_at(opt, explorer.look_for_start(opt.rng))
     return opt
