@@ -164,8 +164,14 @@ print(repr(value))
 """
 
 
-def command(*faults: str, d: int = 2, **settings: Any) -> fmnes.Command:
-    words = [text.replace("{", "{{").replace("}", "}}") for text in (PROGRAM, json.dumps(faults))]
+#: Its values differ at the same point, and are those of the same evaluation each time.
+NOISY_PROGRAM = PROGRAM.replace(
+    "print(repr(", 'value += 3 * math.sin(1e4 * task["generation"] + 7.3 * task["slot"])\nprint(repr('
+)
+
+
+def command(*faults: str, d: int = 2, program: str = PROGRAM, **settings: Any) -> fmnes.Command:
+    words = [text.replace("{", "{{").replace("}", "}}") for text in (program, json.dumps(faults))]
     points = [f"{{x{i}}}" for i in range(d)]
     settings = {"keep": "none", **settings}
     return fmnes.Command([sys.executable, "-I", "-S", "-c", *words, *points], **settings)
@@ -220,6 +226,9 @@ SCENARIOS = {
     "noise": Scenario(partial(simulate, seconds=0.002), {"rng": 1, "max_evaluations": 200, "noise": True}),
     "noise workers": Scenario(
         partial(simulate, seconds=0.005), {"rng": 5, "max_evaluations": 200, "noise": True}, workers=2
+    ),
+    "noisy command": Scenario(
+        command(program=NOISY_PROGRAM), {"rng": 3, "max_evaluations": 90, "noise": True}, workers=2
     ),
     "surrogate": Scenario(
         partial(simulate, seconds=0.002),

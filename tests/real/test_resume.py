@@ -88,6 +88,8 @@ def check_kills(kills: list[Kill], driver: Driver, twice: int) -> None:
         ("command", "snapshots=0"),
         ("noise", "snapshots=0"),
         ("noise workers", "snapshots=1"),
+        ("noisy command", "snapshots=0"),
+        ("noisy command", "snapshots=0.2"),
         ("constraints", "snapshots=0"),
         ("constraints", "snapshots=1"),
         ("surrogate", "snapshots=0"),
@@ -112,6 +114,9 @@ def test_kill_9_at_random_moments(
     found = finish(driver, monkeypatch)
     assert differences(found, wanted) == []
     assert name != "restarts" or wanted["state"]["population_size"] > 6  # it has restarted
+    if name == "noisy command":  # a function fitted to the values has moved the search
+        noise = wanted["state"]["noise"]
+        assert noise["seen"] and noise["record"][0]
     if not scenario.settings.get("noise"):  # else points are evaluated twice, and are no names of evaluations
         check_kills(kills, driver, twice=scenario.workers)
 
