@@ -24,8 +24,7 @@ import fmnes
 from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.executor import ExecutorEvaluator
 from fmnes.evaluation.workers.messages import encode
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from tests.faults import echo
 
 D, LAMBDA, TASKS = 20, 200, 10_000

@@ -21,8 +21,7 @@ from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.files import dump_answer, load_task, max_task, new_worker, read_job
 from fmnes.evaluation.queue.worker import Claims
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from tests import faults
 
 

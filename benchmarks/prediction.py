@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 import fmnes
-from fmnes_bench.few import shared
+from fmnes_bench.few import problems
 
 
 class Row(NamedTuple):
@@ -36,11 +36,11 @@ class Row(NamedTuple):
 
 
 def row(problem: str, d: int, instance: int, per_dimension: int, surrogate: bool) -> Row:
-    fun, x0, lower, upper = shared.make(problem, d, instance)
+    fun, x0, lower, upper = problems.make(problem, d, instance)
     result = fmnes.minimize(
         fun,
         x0,
-        shared.SIGMA0,
+        problems.SIGMA0,
         bounds=list(zip(lower.tolist(), upper.tolist(), strict=True)),
         max_evaluations=per_dimension * d,
         surrogate=surrogate,
@@ -110,7 +110,7 @@ def page(rows: Sequence[Row], instances: Sequence[int]) -> str:
             own = [one for one in rows if one[1:4] == (d, per, surrogate)]
             title = f"{d} parameters, {per * d} evaluations, {'with' if surrogate else 'without'} models"
             lines.append(line(title, own))
-    for problem in shared.FORMULAS:
+    for problem in problems.FORMULAS:
         lines.append(line(problem, [one for one in rows if one.problem == problem]))
     return f"""# Is the expected optimum true?
 
@@ -138,7 +138,7 @@ def main() -> None:
     rows = [
         row(problem, d, instance, per_dimension, surrogate)
         for d in given.dimensions
-        for problem in shared.FORMULAS
+        for problem in problems.FORMULAS
         for instance in given.instances
         for per_dimension in given.budgets
         for surrogate in (True, False)

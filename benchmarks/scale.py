@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import fmnes
 from fmnes import Optimizer
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from fmnes.search.overlap import OverlapScheduler
 from fmnes_bench.search import suite
 from fmnes_bench.trials import Lines, read_lines, run_all

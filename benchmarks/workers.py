@@ -18,8 +18,7 @@ import numpy as np
 
 from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.workers.pool import Workers
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from tests import faults
 
 

@@ -19,7 +19,7 @@ from fmnes.cli.problem import template_files
 from fmnes.cli.problem_file import ProblemFile, read_problem
 from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.programs.runner import CommandEvaluator
-from fmnes.identity import START, EvaluationId
+from fmnes.outcome import START, EvaluationId
 
 Row = tuple[float, dict[str, Any]]
 

@@ -12,8 +12,7 @@ from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
 from fmnes.evaluation.objective import Objective
 from fmnes.evaluation.programs import runner
 from fmnes.evaluation.workers import pool
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 
 
 def task(x: Any, slot: int = 0) -> Task:

@@ -17,7 +17,7 @@ import pytest
 
 import fmnes
 from fmnes import LOST, XNES, ArgumentError, Optimizer, Resampling, StopReason, UsageError
-from fmnes.search.restart import again as begin_again
+from fmnes.search.advance import again as begin_again
 from fmnes.search.stopping import limit_reached
 from tests.rows import through
 from tests.variants import METHODS, ONE_OF_EACH

@@ -14,16 +14,16 @@ from fmnes import Bounds, Optimizer, StopReason, View, minimize, resume
 from fmnes.result import Stop
 from fmnes.run.restarts import MAX_LARGE, Plan, SearchSummary, decisive, has_converged, next_search
 from fmnes.run.settings import BOX
-from fmnes.search.basins import (
+from fmnes.search.advance import explore_box
+from fmnes.search.explorer import (
     STEP,
+    Explorer,
     distance_between,
     hill_between,
     nearest_optima,
     next_start,
     points_on_the_way,
 )
-from fmnes.search.explorer import Explorer
-from fmnes.search.restart import explore_box
 from fmnes.search.stopping import Gains, hopeless, stalled
 from tests.reference import basins as reference
 from tests.rows import through

@@ -13,7 +13,7 @@ import pytest
 
 import fmnes
 from fmnes.search.categories import SIGNAL, Categories
-from fmnes.search.polling import neighbours
+from fmnes.search.grid import neighbours
 from fmnes.space import Space
 from tests.reference import categories as literal
 

@@ -32,8 +32,7 @@ from fmnes.evaluation.programs.command import check_runnable
 from fmnes.evaluation.programs.inputs import read_inputs
 from fmnes.evaluation.programs.runner import outcome_of, run_once
 from fmnes.evaluation.programs.workspace import by_hand, kept_directory
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from tests.batches import CommandEvaluator, choose_evaluator
 from tests.rows import through
 

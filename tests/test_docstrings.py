@@ -49,7 +49,7 @@ OTHERS = (
     "fmnes.result:Noise",
     "fmnes.result:Stop",
     "fmnes.reading.run:Reason",
-    "fmnes.search.points:Point",
+    "fmnes.search.counting:Point",
     "fmnes.strategies:register",
     "fmnes.strategies.base:Shape",
     "fmnes.strategies.base:Strategy",

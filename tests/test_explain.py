@@ -18,7 +18,7 @@ from fmnes.analysis.explanation import Explanation, explanation_of, with_error
 from fmnes.analysis.prediction import Prediction, prediction
 from fmnes.analysis.rules import Rule, _information, _log_tail
 from fmnes.reading.data import Table
-from fmnes_bench.few import shared
+from fmnes_bench.few import problems
 
 NO_LOGS: frozenset[str] = frozenset()
 
@@ -590,11 +590,11 @@ def test_what_cannot_be_modelled_predicts_nothing() -> None:
 def test_what_is_said_of_the_optimum_is_mostly_true() -> None:
     """benchmarks/prediction.py has the numbers."""
     within, better = [], []
-    for name, instance in itertools.product(shared.FORMULAS, range(3)):
-        fun, x0, lower, upper = shared.make(name, 2, instance)
+    for name, instance in itertools.product(problems.FORMULAS, range(3)):
+        fun, x0, lower, upper = problems.make(name, 2, instance)
         options = {"max_evaluations": 40, "rng": instance, "keep_evaluations": True, "surrogate": False}
         result = fmnes.minimize(
-            fun, x0, shared.SIGMA0, bounds=list(zip(lower, upper, strict=True)), **options
+            fun, x0, problems.SIGMA0, bounds=list(zip(lower, upper, strict=True)), **options
         )
         found = fmnes.explain(result).predicted
         if found is not None:

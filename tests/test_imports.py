@@ -88,7 +88,6 @@ assert np.random.get_state()[1].tobytes() == before
 #: Which parts of ours a part may import. A part that is not listed stands on top and may import any.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
-    "identity": set(),
     "version": set(),
     "_text": set(),
     "_files": set(),
@@ -106,11 +105,10 @@ ALLOWED: dict[str, set[str]] = {
     "steps": {"errors", "result", "backends"},
     "surrogate": {"errors"},
     "strategies": {"errors", "result", "_equality", "arguments", "backends", "steps"},
-    "storage": {"errors", "identity", "result", "outcome", "_files", "arguments"},
+    "storage": {"errors", "result", "outcome", "_files", "arguments"},
     "evaluation": {
         "constraints",
         "errors",
-        "identity",
         "result",
         "outcome",
         "_files",
@@ -124,7 +122,6 @@ ALLOWED: dict[str, set[str]] = {
         "constraints",
         "_text",
         "errors",
-        "identity",
         "result",
         "outcome",
         "arguments",
@@ -140,7 +137,6 @@ ALLOWED: dict[str, set[str]] = {
     "run": {
         "constraints",
         "errors",
-        "identity",
         "result",
         "outcome",
         "_text",

@@ -17,9 +17,8 @@ import fmnes
 from fmnes import ArgumentError, Optimizer, StopReason
 from fmnes.search import archive as memory_module
 from fmnes.search.archive import Archive
-from fmnes.search.grid import Grid, check_integers, grid_of, margin
-from fmnes.search.polling import all_points, neighbours, number_of_points
-from fmnes.search.screen import Source, screen
+from fmnes.search.generation import Source, screen
+from fmnes.search.grid import Grid, all_points, check_integers, grid_of, margin, neighbours, number_of_points
 from tests import variants
 from tests.reference.margin import margin as literal_margin
 from tests.rows import through

@@ -15,8 +15,7 @@ import fmnes
 from fmnes import StopReason, _files
 from fmnes.backends import NUMPY
 from fmnes.evaluation.evaluator import Task
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from fmnes.result import Stop
 from fmnes.run import recording
 from fmnes.run.recording import Recorder

@@ -19,8 +19,7 @@ import pytest
 
 from fmnes import RunError
 from fmnes._files import file_system_type, is_network, on_network
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome, infeasible, lost
+from fmnes.outcome import EvaluationId, Outcome, infeasible, lost
 from fmnes.storage import log as log_module
 from fmnes.storage import log_reader
 from fmnes.storage.log import EvaluationLog

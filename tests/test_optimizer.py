@@ -25,7 +25,7 @@ from fmnes import (
     StopReason,
     UsageError,
 )
-from fmnes.search.restart import again as begin_again
+from fmnes.search.advance import again as begin_again
 from tests.rows import through
 from tests.variants import ONE_OF_EACH, STRATEGIES, VARIANTS
 

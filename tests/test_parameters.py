@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import fmnes
 from fmnes.parameters import read_parameter, table_of
-from fmnes.search.restart import again as begin_again
+from fmnes.search.advance import again as begin_again
 from fmnes.space import Space, make_space
 from fmnes.storage.directory import RunDirectory
 from tests.rows import through

@@ -26,8 +26,7 @@ from fmnes import ArgumentError, ObjectiveError, UsageError
 from fmnes.evaluation import supervision
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.workers.worker import State
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from tests import faults
 from tests.batches import Workers, choose_evaluator
 from tests.rows import through
@@ -320,7 +319,7 @@ SUSPENDED = """
 import numpy as np
 from tests.batches import Workers
 from fmnes.evaluation.evaluator import Task
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from tests import faults
 
 with Workers(faults.naps, 2, timeout=4.0) as workers:
@@ -580,7 +579,7 @@ import os, sys, time
 import numpy as np
 from tests.batches import Workers
 from fmnes.evaluation.evaluator import Task
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from tests import faults
 
 number = float(list(faults.FAULTS).index(sys.argv[1]))
@@ -686,7 +685,7 @@ import numpy as np
 assert "cloudpickle" not in sys.modules
 from tests.batches import Workers
 from fmnes.evaluation.evaluator import Task
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 assert "cloudpickle" not in sys.modules  # it is loaded when workers start
 
 class Value:
@@ -718,7 +717,7 @@ import numpy as np
 from concurrent.futures import ProcessPoolExecutor
 from tests.batches import Workers
 from fmnes.evaluation.evaluator import Task
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 
 def square(v):
     return v * v

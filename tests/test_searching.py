@@ -22,8 +22,7 @@ from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.programs import runner
 from fmnes.evaluation.programs.matching import Match, Matcher, Search, last_match
 from fmnes.evaluation.programs.runner import run_once
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from tests.batches import CommandEvaluator
 from tests.rows import through
 

@@ -13,7 +13,7 @@ import pytest
 
 import fmnes
 from fmnes import ArgumentError, Infeasible, Lost, ObjectiveError, Optimizer, StopReason, minimize, resume
-from fmnes.search.restart import again as begin_again
+from fmnes.search.advance import again as begin_again
 from fmnes.storage.directory import RunDirectory
 from tests.rows import through
 from tests.torture import differences, portrait, watching

@@ -358,6 +358,70 @@ def test_restarts_begin_in_another_basin(restarts: int, least: int, most: int) -
     assert least <= sum(result.fun < 1e-3 for result in found) <= most
 
 
+def searched(values: list[float]) -> phases.Surrogate:
+    """Models in the unit square after a search with these values, on a line."""
+    square = phases.SearchRange(
+        *(np.full(2, each) for each in (0.0, 1.0, 0.0, 1.0, 0.5, 0.2)), anywhere=False
+    )
+    surrogate = phases.Surrogate(square, 1, 1)
+    for i, value in enumerate(values):
+        surrogate.add(np.array([0.5, 0.01 * i]), value)
+    return surrogate
+
+
+def test_a_restart_begins_around_a_new_best_point_and_otherwise_elsewhere() -> None:
+    surrogate = searched([3.0, 2.0, 1.0])
+    assert surrogate.has_gained
+    point, axes = surrogate.begin_around(np.array([0.5, 0.02]))
+    assert point.tolist() == [0.5, 0.02] and axes.tolist() == [[0.2, 0.0], [0.0, 0.2]]
+    assert surrogate.phase == LOCAL and not surrogate.has_gained
+    surrogate.add(np.array([0.7, 0.7]), 1.0 - 1e-7)
+    assert not surrogate.has_gained  # the same basin again
+    surrogate.add(np.array([0.8, 0.8]), 0.9)
+    assert surrogate.has_gained
+
+
+def test_a_basin_is_exhausted_however_many_values_are_close_to_its_best() -> None:
+    """The distance that a gain is compared with is that before the distribution began."""
+    surrogate = searched([3.0, 2.0, 2.0, 2.0, 1.0])
+    surrogate.phase, surrogate.smooth, surrogate.handed_over = LOCAL, True, 5
+    exhausted = []
+    for i in range(60):
+        surrogate.add(np.array([0.4, 0.01 * i]), 0.5 + 1e-3 * 0.5**i)
+        exhausted.append(surrogate.is_exhausted(1.0))
+    # The last 2 d + 10 evaluations gain less than 1e-9.
+    assert exhausted.index(True) == 34
+
+
+def test_a_search_around_the_best_point_is_resumed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun: list[int] = []
+    begin_around = phases.Surrogate.begin_around
+
+    def noted(self: phases.Surrogate, ended: Any) -> Any:
+        begun.append(len(self.data))
+        return begin_around(self, ended)
+
+    monkeypatch.setattr(phases.Surrogate, "begin_around", noted)
+    options: dict[str, Any] = {"bounds": [(-4, 4)] * 2, "rng": 1, "restarts": 5, "surrogate": True}
+    start = [2.0, 2.0]
+    whole = fmnes.minimize(sphere, start, 1.0, **options, max_evaluations=150, run_dir=tmp_path / "whole")
+    assert begun and begun[0] < 100
+    stopped = fmnes.minimize(
+        sphere,
+        start,
+        1.0,
+        **options,
+        max_evaluations=150,
+        run_dir=tmp_path / "cut",
+        callback=lambda view: view.evaluations > begun[0] + 10,
+    )
+    assert stopped.stop_reason is StopReason.CALLBACK and len(begun) > 1
+    resumed = fmnes.resume(tmp_path / "cut", sphere)
+    assert resumed.nfev == whole.nfev
+    values = [fmnes.read_run(tmp_path / name).evaluations.value for name in ("whole", "cut")]
+    assert np.array_equal(*values)
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_plateau_in_the_only_part_that_works() -> None:
     def fun(x: Any) -> float:

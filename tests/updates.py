@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fmnes.backends import NUMPY, Backend
-from fmnes.search.ranking import rank
+from fmnes.strategies.base import rank
 
 
 def after_update(

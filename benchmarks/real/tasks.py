@@ -62,7 +62,7 @@ def _program(problem: Any, budget: int, unit: float) -> Task:
     from fmnes.evaluation.evaluator import Task as Evaluation
     from fmnes.evaluation.evaluator import evaluate_all
     from fmnes.evaluation.programs.runner import CommandEvaluator
-    from fmnes.identity import EvaluationId
+    from fmnes.outcome import EvaluationId
 
     # A slow machine is not to decide what fails, and nothing is to stay.
     command = replace(problem.command, timeout=120, keep="none")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import fmnes
 from fmnes.evaluation.evaluator import Task, evaluate_all
 from fmnes.evaluation.programs.runner import CommandEvaluator
-from fmnes.identity import START, EvaluationId
+from fmnes.outcome import START, EvaluationId
 
 #: What may happen, by how its reason begins.
 VALUE = "a value"

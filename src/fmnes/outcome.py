@@ -1,4 +1,4 @@
-"""The outcome of one evaluation (a value, failed, or lost), and further outputs beside the value."""
+"""One evaluation: its outcome (a value, failed, or lost), further outputs beside the value, and its id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -419,3 +419,25 @@ def _end_child(error: BaseException | None) -> NoReturn:
         with suppress(BaseException):  # they may be anything by now
             stream.flush()
     os._exit((code or 0) & 0xFF)
+
+
+# -- The id of an evaluation, as the optimizer, the evaluators, the log and the run name it
+
+#: The generation number of the evaluation of the start point.
+START = -1
+
+
+class EvaluationId(NamedTuple):
+    """One attempt to evaluate one point. The order of ids is the order of the rows in the log."""
+
+    restart: int
+    generation: int
+    """Generation of the distribution that the point was drawn from; `START` for the start."""
+    slot: int
+    redraw: int = 0
+    attempt: int = 0
+
+    @property
+    def point(self) -> EvaluationId:
+        """The id of the first attempt: equal for all attempts."""
+        return self._replace(attempt=0) if self.attempt else self

@@ -12,8 +12,8 @@ import numpy as np
 import fmnes
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import count_workers
-from fmnes.identity import EvaluationId
 from fmnes.integrations import mpi
+from fmnes.outcome import EvaluationId
 from tests.batches import ExecutorEvaluator
 from tests.clusters.objectives import ends_its_driver, fails_variously, kills_its_worker_once, traced
 from tests.clusters.test_engines import RUN

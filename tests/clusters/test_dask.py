@@ -18,8 +18,8 @@ import fmnes
 from fmnes import ArgumentError
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import count_workers
-from fmnes.identity import EvaluationId
 from fmnes.integrations import dask as ours
+from fmnes.outcome import EvaluationId
 from tests.batches import ExecutorEvaluator
 from tests.clusters.objectives import ends_its_driver, is_alive, notes, traced, valley
 from tests.clusters.test_engines import RUN, wait_until

@@ -19,7 +19,7 @@ import fmnes
 from fmnes import StopReason
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import count_workers
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from tests.batches import ExecutorEvaluator, executor_evaluator
 from tests.clusters.objectives import (
     ends_its_driver,

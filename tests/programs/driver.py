@@ -8,7 +8,7 @@ import numpy as np
 from fmnes import Command
 from fmnes.evaluation.evaluator import Task, TaskList
 from fmnes.evaluation.programs.runner import CommandEvaluator
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 
 tag, fault = sys.argv[1:]
 script = Path(__file__).with_name("fault.sh")

@@ -26,8 +26,7 @@ from fmnes import ArgumentError, Command, MissingExtra, ObjectiveError, Real, mi
 from fmnes.evaluation import remote
 from fmnes.evaluation.evaluator import Task
 from fmnes.evaluation.executor import LinkedFuture, count_workers
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from tests import faults
 from tests.batches import ExecutorEvaluator, executor_evaluator
 

@@ -47,8 +47,7 @@ from fmnes.evaluation.queue.files import (
 )
 from fmnes.evaluation.queue.worker import Claims
 from fmnes.evaluation.supervision import AwakeClock
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome, infeasible
+from fmnes.outcome import EvaluationId, Outcome, infeasible
 from fmnes.space import Space
 from tests import queue_model
 from tests.batches import Batches

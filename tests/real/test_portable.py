@@ -44,7 +44,7 @@ WORKERS = """
 import collections, json, os, signal, subprocess, sys, time
 import fmnes
 from fmnes.evaluation.evaluator import Task, evaluate_all
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from fmnes.evaluation.workers.pool import Workers
 import numpy as np
 

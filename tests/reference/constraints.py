@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 import fmnes
-from fmnes.search.ranking import rank
+from fmnes.strategies.base import rank
 
 
 def spread(v):

@@ -34,8 +34,7 @@ from fmnes.evaluation.programs.inputs import FILES, find_program, read_inputs
 from fmnes.evaluation.programs.process import STDERR, STDOUT
 from fmnes.evaluation.programs.runner import CommandEvaluator
 from fmnes.evaluation.programs.workspace import Workspace
-from fmnes.identity import START, EvaluationId
-from fmnes.outcome import Outcome, lost
+from fmnes.outcome import START, EvaluationId, Outcome, lost
 from fmnes.parameters import Categorical, Integer, Parameter, Real, read_parameter, table_of
 from fmnes.run.loop import check_origin
 from fmnes.run.minimize import minimize

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from fmnes.constraints import Limits
 from fmnes.errors import Infeasible, Lost, ObjectiveError
-from fmnes.identity import EvaluationId
 from fmnes.outcome import (
     WRONG_TYPE,
+    EvaluationId,
     Outcome,
     call,
     call_in_one_process,

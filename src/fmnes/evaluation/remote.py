@@ -29,8 +29,7 @@ from fmnes.errors import ArgumentError, ObjectiveError
 from fmnes.evaluation.evaluator import Evaluator, Task, evaluate_all
 from fmnes.evaluation.programs.command import Command
 from fmnes.evaluation.workers.messages import encode
-from fmnes.identity import EvaluationId
-from fmnes.outcome import lost
+from fmnes.outcome import EvaluationId, lost
 from fmnes.space import Space
 
 #: "outcome": the bytes of `encode`, and the seconds. "unknown": the objective is not known here.

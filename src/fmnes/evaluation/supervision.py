@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from fmnes.errors import ArgumentError
 from fmnes.evaluation.evaluator import Evaluator, Outcomes, Task, TaskSource
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome, infeasible, lost
+from fmnes.outcome import EvaluationId, Outcome, infeasible, lost
 
 # -- Time without suspensions
 #

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from fmnes.result import Stop, StopReason, Vector
 from fmnes.run.evaluate import Batch, Work, count_lost, evaluate, is_answer
 from fmnes.run.settings import Settings

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import ObjectiveError, warn
-from fmnes.identity import EvaluationId
-from fmnes.outcome import MINUS_INFINITY, NOTHING, WRONG_TYPE, Outcome, bug_name
+from fmnes.outcome import MINUS_INFINITY, NOTHING, WRONG_TYPE, EvaluationId, Outcome, bug_name
 from fmnes.result import Stop, StopReason
 from fmnes.run import log_messages
 from fmnes.run.snapshots import RunState

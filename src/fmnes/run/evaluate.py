@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from fmnes.errors import StorageError
 from fmnes.evaluation.evaluator import Evaluator, Task, TaskSource, Vectorized, call_vectorized
-from fmnes.identity import EvaluationId
-from fmnes.outcome import LOST, Outcome, from_number
+from fmnes.outcome import LOST, EvaluationId, Outcome, from_number
 from fmnes.result import Stop, StopReason
 from fmnes.run.checks import LostEvaluations, OutcomeChecks, backoff_seconds, raise_if_broken
 from fmnes.run.interrupts import StopRequestWatcher

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fmnes.arguments import shown
 from fmnes.errors import ArgumentError, RunError, SnapshotError, logger
-from fmnes.identity import START
+from fmnes.outcome import START
 from fmnes.run.recording import taken_back, uncounted
 from fmnes.run.snapshots import RunState
 from fmnes.storage.directory import RunDirectory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fmnes.errors import logger, one_line
-from fmnes.identity import START, EvaluationId
+from fmnes.outcome import START, EvaluationId
 from fmnes.result import Result, Stop, View
 from fmnes.run.restarts import Plan
 from fmnes.run.settings import BOX

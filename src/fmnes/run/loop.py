@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from fmnes.errors import ArgumentError, StorageError
 from fmnes.evaluation.evaluator import Evaluator
-from fmnes.identity import START, EvaluationId
-from fmnes.outcome import bug_name
+from fmnes.outcome import START, EvaluationId, bug_name
 from fmnes.progress import Progress
 from fmnes.result import Best, Result, Stop, StopReason, View
 from fmnes.run import log_messages
@@ -46,6 +45,7 @@ from fmnes.run.restarts import (
 from fmnes.run.settings import BOX, Settings
 from fmnes.run.snapshots import RunState, Snapshots
 from fmnes.run.state import ConfirmedSearch, StartPoint, StoppedWorking
+from fmnes.search.advance import again, again_in_box
 from fmnes.search.answer import (
     constraints_at,
     ends_within_limits,
@@ -56,7 +56,6 @@ from fmnes.search.answer import (
 from fmnes.search.counting import note_outside, note_start
 from fmnes.search.noise_watch import noisy
 from fmnes.search.optimizer import Optimizer
-from fmnes.search.restart import again, again_in_box
 from fmnes.search.stopping import budget_spent, fails_at, limit_reached, steps_below, stop_at, target_stop
 
 # -- From one search to the next

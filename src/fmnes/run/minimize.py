@@ -34,9 +34,9 @@ from fmnes.run.settings import (
 from fmnes.run.snapshots import RunState
 from fmnes.run.state import StartPoint
 from fmnes.run.warm_start import parameters_of, warm_start_arguments
+from fmnes.search.advance import explore_box
 from fmnes.search.modelled import use_surrogate
 from fmnes.search.optimizer import Optimizer
-from fmnes.search.restart import explore_box
 from fmnes.space import unpack
 from fmnes.storage.directory import RunDirectory
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, is_known

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fmnes.evaluation.evaluator import Task
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome
+from fmnes.outcome import EvaluationId, Outcome
 from fmnes.result import Stop
 from fmnes.run.checks import raise_if_broken
 from fmnes.run.evaluate import Work, evaluate, output_row

@@ -12,8 +12,7 @@ import numpy as np
 
 from fmnes.errors import RunError, StorageError
 from fmnes.evaluation.evaluator import Task
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome, bug_name
+from fmnes.outcome import EvaluationId, Outcome, bug_name
 from fmnes.result import Vector
 from fmnes.storage.log import EvaluationLog
 from fmnes.storage.log_reader import MAX_STORED_DIMENSION, Batch, Known, Logged, x_hash

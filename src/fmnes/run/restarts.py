@@ -13,7 +13,7 @@ import numpy as np
 
 from fmnes.result import Stop, StopReason
 from fmnes.run.settings import BIPOP, BOX
-from fmnes.search.saved import count
+from fmnes.storage.snapshot import count
 
 KINDS = ("first", "large", "small", "look")
 

@@ -14,8 +14,7 @@ from fmnes.result import Best, Stop, StopReason, Vector, View
 from fmnes.run.restarts import KINDS, Plan, SearchSummary
 from fmnes.run.settings import BOX, ORIGINS
 from fmnes.search.optimizer import Optimizer
-from fmnes.search.saved import Saved, count, finite
-from fmnes.storage.snapshot import Arrays
+from fmnes.storage.snapshot import Arrays, Saved, count, finite
 
 # -- The start and the searches
 

@@ -16,9 +16,9 @@ from fmnes.result import Result, Vector
 from fmnes.run.settings import RunConfig
 from fmnes.run.snapshots import RunState
 from fmnes.search.distribution import takes_covariance
-from fmnes.search.saved import finite
 from fmnes.space import Space
 from fmnes.storage.directory import RunDirectory
+from fmnes.storage.snapshot import finite
 from fmnes.strategies import Resampling, Strategy
 
 #: The first steps are twice the last ones, and at least this share of the first ones: how far a search has

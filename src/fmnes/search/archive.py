@@ -17,7 +17,7 @@ from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.outcome import from_return
 from fmnes.result import Vector
 from fmnes.search.grid import ROUNDING, Grid
-from fmnes.search.saved import Saved, finite, shaped
+from fmnes.storage.snapshot import Saved, finite, shaped
 
 #: Most points in an archive, …
 MAX_POINTS = 100_000

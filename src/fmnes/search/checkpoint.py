@@ -12,10 +12,10 @@ from fmnes.errors import FmnesError, SnapshotError
 from fmnes.search.explorer import Explorer
 from fmnes.search.generation import Generation
 from fmnes.search.noise_watch import NoiseWatch
-from fmnes.search.saved import Saved, count, dump_best, restore_best, shaped
 from fmnes.search.start import Start
 from fmnes.search.stopping import Gains
 from fmnes.space import Space
+from fmnes.storage.snapshot import Saved, count, dump_best, restore_best, shaped
 from fmnes.surrogate.limited import LimitedSurrogate
 from fmnes.surrogate.phases import Surrogate
 

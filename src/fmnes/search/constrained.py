@@ -29,7 +29,7 @@ from fmnes._text import short
 from fmnes.constraints import ConstraintResult, Limits
 from fmnes.errors import SnapshotError
 from fmnes.result import Vector
-from fmnes.search.saved import Saved, finite, shaped
+from fmnes.storage.snapshot import Saved, finite, shaped
 from fmnes.surrogate.least_distance import least_distance, nonnegative_least_squares
 
 if TYPE_CHECKING:

@@ -17,12 +17,11 @@ from fmnes.result import Vector, View
 from fmnes.search.box import LONGEST_STEP
 from fmnes.search.grid import Grid, margin, marginal_deviations
 from fmnes.search.noise import Rates, dump_rates, first_rates, restore_rates, slow_step
-from fmnes.search.ranking import rank
-from fmnes.search.saved import Saved, count, finite, plain, restore_rng
 from fmnes.search.start import Start
 from fmnes.search.stopping import ill_conditioned
+from fmnes.storage.snapshot import Saved, count, finite, plain, restore_rng
 from fmnes.strategies import Resampling, Shape, Strategy, resolve
-from fmnes.strategies.base import implements, stays_finite
+from fmnes.strategies.base import implements, rank, stays_finite
 
 # -- initial covariance ------------------------------------------------------------------------------------
 

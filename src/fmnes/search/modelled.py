@@ -15,9 +15,8 @@ from fmnes.arguments import check_count
 from fmnes.errors import ArgumentError
 from fmnes.result import Stop, StopReason
 from fmnes.search.constrained import Constrained, Projected
-from fmnes.search.generation import Generation
+from fmnes.search.generation import Generation, Screened, Source
 from fmnes.search.response import Record
-from fmnes.search.screen import Screened, Source
 from fmnes.search.start import Start
 from fmnes.strategies import DEFAULT_METHOD
 from fmnes.surrogate import screening

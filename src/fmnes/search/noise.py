@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
 from fmnes.result import Vector
-from fmnes.search.saved import finite
+from fmnes.storage.snapshot import finite
 from fmnes.strategies.base import Strategy
 
 Floats = NDArray[np.float64]

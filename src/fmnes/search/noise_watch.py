@@ -23,7 +23,7 @@ from fmnes.errors import ArgumentError, SnapshotError
 from fmnes.result import Noise
 from fmnes.search.generation import BEST, LAST, Generation, Repeat
 from fmnes.search.response import MAX_DIMENSION, Record
-from fmnes.search.saved import Saved, count, shaped
+from fmnes.storage.snapshot import Saved, count, shaped
 from fmnes.strategies import DEFAULT_METHOD
 
 if TYPE_CHECKING:

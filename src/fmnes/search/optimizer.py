@@ -21,18 +21,23 @@ from fmnes.arguments import (
 )
 from fmnes.constraints import Limits, read_constraints
 from fmnes.errors import SnapshotError, UsageError
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from fmnes.parameters import Parameter
 from fmnes.result import Best, Named, Result, Stop, StopReason, Vector, View, X, Xs
+from fmnes.search.advance import explore_box
 from fmnes.search.answer import result_of
 from fmnes.search.archive import Archive, read_known
+from fmnes.search.categories import make_distribution
 from fmnes.search.checkpoint import dump, restore
 from fmnes.search.constrained import Constrained
 from fmnes.search.counting import (
+    Point,
     evaluation_id,
     hand_out,
     hand_out_overlapping,
+    name_of,
     next_slots,
+    read_value,
     take_best,
     tell_all,
     tell_one,
@@ -40,17 +45,13 @@ from fmnes.search.counting import (
 from fmnes.search.distribution import shaped_by
 from fmnes.search.explorer import Explorer
 from fmnes.search.generation import Generation
-from fmnes.search.mixed import make_distribution
 from fmnes.search.modelled import use_surrogate
 from fmnes.search.noise_watch import NoiseWatch, make_watch
 from fmnes.search.overlap import OverlapScheduler, check_overlap
-from fmnes.search.points import Point, name_of, read_value
-from fmnes.search.restart import explore_box
-from fmnes.search.saved import Saved
 from fmnes.search.start import Start
 from fmnes.search.stopping import Gains, new_recent, stop_at
 from fmnes.space import is_space, read_space, unpack
-from fmnes.storage.snapshot import read_snapshot, write_snapshot
+from fmnes.storage.snapshot import Saved, read_snapshot, write_snapshot
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy
 from fmnes.strategies.base import takes_points_from_elsewhere
 from fmnes.surrogate.phases import Surrogate

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 
 from fmnes.arguments import is_number, shown
 from fmnes.errors import ArgumentError, SnapshotError
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 from fmnes.result import Vector
+from fmnes.search.advance import end_generation
 from fmnes.search.counting import record
-from fmnes.search.generation import Generation
-from fmnes.search.saved import Saved, count, finite, shaped
-from fmnes.search.screen import Screened, Source, read_sources, screen
+from fmnes.search.generation import Generation, Screened, Source, read_sources, screen
 from fmnes.search.start import Start
-from fmnes.search.update import end_generation
+from fmnes.storage.snapshot import Saved, count, finite, shaped
 from fmnes.strategies.base import takes_points_from_elsewhere
 
 if TYPE_CHECKING:

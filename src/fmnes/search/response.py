@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import SnapshotError
-from fmnes.search.saved import count, finite
+from fmnes.storage.snapshot import count, finite
 
 if TYPE_CHECKING:
     from fmnes.search.distribution import Distribution

@@ -12,14 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fmnes.arguments import check_population_size, check_sigma0, check_x0, one_population_size
 from fmnes.bounds import BOUNDS_AS, Bounds, check_inside, read_bounds, start_from
-from fmnes.errors import SnapshotError, UsageError
+from fmnes.errors import ArgumentError, SnapshotError, UsageError
 from fmnes.parameters import Choices
 from fmnes.result import Vector
 from fmnes.search.box import Box, limited_steps
-from fmnes.search.categories import check_method
 from fmnes.search.grid import Grid, check_deviations, check_integers, choices_of, grid_of
-from fmnes.search.saved import Saved, plain, shaped
-from fmnes.strategies import METHODS, Resampling, Strategy, is_known, resolve
+from fmnes.storage.snapshot import Saved, plain, shaped
+from fmnes.strategies import DEFAULT_METHOD, METHODS, Resampling, Strategy, is_known, resolve
 from fmnes.strategies.base import check_choice
 
 
@@ -84,7 +83,7 @@ class Start:
         start = cls(x0, steps, strategy, max_redraws, size, read, bounds_as, sigma, scale, widths, grid)
         if choices is None:
             return start
-        check_method(strategy, max_redraws)
+        _check_searches_categories(strategy, max_redraws)
         start = replace(start, choices=choices)
         return replace(start, sigma=start.numbers.sigma)
 
@@ -214,3 +213,17 @@ class Start:
             choices = shaped(arrays["choices"], integers.shape, kinds="i").tolist()
             integers = [Choices(n) if n else width for width, n in zip(integers, choices, strict=True)]
         return cls.of(arrays["x0"], arrays["sigma0"], method, size, bounds, bounds_as, integers)
+
+
+def _check_searches_categories(strategy: Any, max_redraws: int | None) -> None:
+    """Refuse a method that does not search categories."""
+    if strategy.name != DEFAULT_METHOD or max_redraws is not None:
+        raise ArgumentError(
+            f"method: found {strategy.name!r} together with categories, wanted {DEFAULT_METHOD!r} (the "
+            "default): the published methods stay as they are"
+        )
+    if strategy.B0 is not None:
+        raise ArgumentError(
+            "covariance: found it, or B0, together with categories; wanted neither: give start= and sigma= "
+            "with each parameter"
+        )

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from fmnes.errors import SnapshotError
 from fmnes.result import Best, Stop, StopReason, Vector, View
 from fmnes.search.explorer import MAX_FAILED, Explorer
+from fmnes.search.grid import all_known, next_poll, number_of_points
 from fmnes.search.modelled import exhausted
-from fmnes.search.polling import all_known, next_poll, number_of_points
-from fmnes.search.saved import Saved, count, finite, shaped
+from fmnes.storage.snapshot import Saved, count, finite, shaped
 
 if TYPE_CHECKING:
     from fmnes.search.optimizer import Optimizer

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fmnes.errors import RunError
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome, Outputs, dump, load, read_json
+from fmnes.outcome import EvaluationId, Outcome, Outputs, dump, load, read_json
 from fmnes.result import Vector
 
 # -- One row of the evaluation log: its columns, encoding and checksums.

@@ -7,6 +7,9 @@ elsewhere  points of a finite range where another basin is likely (`elsewhere.py
 region     single points proposed by the models of `trust_region.py`
 local      the search distribution, started from the models; `screening.py` says which points are evaluated
 
+A restart in a finite range begins with `local`, around the end of the search before it and with the first
+steps, if that search has found a better value; otherwise with `elsewhere`.
+
 Points are in units of the range: u = (x − origin)/width.
 """
 
@@ -47,14 +50,20 @@ SHORTEST_STEP = 1 / 6
 #: The longest first step, as a share of the range.
 LONGEST_STEP = 1 / 3
 #: The distribution has exhausted its basin if the last 6 d + 10 evaluations gained less than this share of
-#: the distance from the best value to the median and its steps are short, or if the last 25 d + 10 did, …
-EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_GAIN = 6.0, 25.0, 1e-9
-#: … and this share in a restart.
+#: the distance from the best value to the median before it began and its steps are short, or if the last
+#: 25 d + 10 did; 2 d + 10 are enough where it began in a small, smooth region.
+EXHAUSTED_EVALUATIONS, EXHAUSTED_AT_ANY_STEP, EXHAUSTED_WHERE_SMOOTH = 6.0, 25.0, 2.0
+EXHAUSTED_GAIN = 1e-9
+#: This share in a restart that has not found the best value of all.
 EXHAUSTED_GAIN_OF_RESTART = 1e-4
+#: A search has found another basin, and not the same point again, if it gained more than this share.
+GAINED = 1e-6
 #: Short steps, as a share of the first ones.
 SHORT_STEP = 1e-2
 #: Kendall's τ from which the curvature of the value model shapes the distribution; its largest ratio of axes.
 SHAPED, LONGEST_AXIS = 0.7, 30.0
+#: Kendall's τ of the value model from which a region is smooth.
+SMOOTH = 0.85
 
 
 class SearchRange(NamedTuple):
@@ -88,6 +97,8 @@ class Surrogate:
         """Were the first points drawn around a given start?"""
         self.narrow = False
         """Did the distribution of this search begin in a small region where nothing fails?"""
+        self.smooth = False
+        """Is that region also one that the value model predicts well?"""
         self.ended = np.empty((0, len(range.origin)))
         """Where searches before this one have ended. (n, d)"""
         self.search_from = 0
@@ -134,6 +145,44 @@ class Surrogate:
         self.ended = np.concatenate([self.ended, ended[None]])
         self._begin(ELSEWHERE)
 
+    def begin_around(self, ended: Floats) -> tuple[Floats, Floats]:
+        """The new search begins around where the last one ended, with the steps of the first one.
+
+        Returns the point and the axes (d, d) of its distribution, as x.
+        """
+        self.ended = np.concatenate([self.ended, ended[None]])
+        self._begin(LOCAL)
+        self.handed_over = len(self.data)
+        steps = np.minimum(self.range.step, LONGEST_STEP)
+        return self.points(ended), np.diag(self.range.width * steps)
+
+    @property
+    def has_gained(self) -> bool:
+        """Whether the present search found a value well below those before it, as in another basin."""
+        y = self.data.y
+        worked = y[np.isfinite(y)]
+        if not len(worked):
+            return False
+        first = y[: self._first_values]
+        low, median = float(worked.min()), float(np.median(first[np.isfinite(first)]))
+        gain = self._lowest_before / 2 - low / 2
+        return bool(gain > GAINED * max(0.0, median / 2 - low / 2))
+
+    @property
+    def _lowest_before(self) -> float:
+        """The best value before the present search; +inf without one."""
+        before = self.data.y[: self.search_from]
+        return float(np.nanmin(before)) if np.isfinite(before).any() else math.inf
+
+    @property
+    def _first_values(self) -> int:
+        """How many values have the median that gains are compared with: those before the distribution began.
+
+        Later ones are close to the best, and the first design may be decades above it.
+        """
+        n = self.handed_over
+        return n if n > 0 and np.isfinite(self.data.y[:n]).any() else len(self.data)
+
     @property
     def best_point(self) -> Floats | None:
         """The best point of the present search, or of all if none of it worked. (d,)"""
@@ -141,17 +190,23 @@ class Surrogate:
 
     def _begin(self, phase: str) -> None:
         self.data.first = self.search_from = len(self.data)
-        self.phase, self.region, self.narrow, self.handed_over = phase, None, False, -1
+        self.phase, self.region, self.handed_over = phase, None, -1
+        self.narrow = self.smooth = False
         self.regions = 0
 
     def is_exhausted(self, step: float) -> bool:
         """Whether the distribution gains nothing more. step: its longest, as a share of the first one."""
         if self.phase != LOCAL or self.handed_over < 0:
             return False
-        share = EXHAUSTED_GAIN_OF_RESTART if len(self.ended) else EXHAUSTED_GAIN
-        data, since = self.data, self.handed_over
-        short = step < SHORT_STEP and trust_region.stalled(data, since, EXHAUSTED_EVALUATIONS, share)
-        return short or trust_region.stalled(data, since, EXHAUSTED_AT_ANY_STEP, share)
+        data, since, first = self.data, self.handed_over, self._first_values
+        is_best = float(np.nanmin(data.y)) < self._lowest_before
+        share = EXHAUSTED_GAIN if is_best else EXHAUSTED_GAIN_OF_RESTART
+
+        def stalled(per_dimension: float) -> bool:
+            return trust_region.stalled(data, since, per_dimension, share, first)
+
+        short = step < SHORT_STEP and stalled(EXHAUSTED_EVALUATIONS)
+        return short or stalled(EXHAUSTED_WHERE_SMOOTH if self.smooth else EXHAUSTED_AT_ANY_STEP)
 
     def propose(self, snap: Snap | None) -> Floats | None:
         """Points to evaluate together; None: the distribution goes on. (n, d)"""
@@ -326,6 +381,7 @@ class Surrogate:
         self.handed_over = len(data)
         self.narrow = not self._edge_near_best()
         models = trust_region.fit(data, size, self.region.theta, False)
+        self.smooth = self.narrow and models.value is not None and bool(models.value.tau >= SMOOTH)
         worked = np.flatnonzero(np.isfinite(data.y))
         best = worked[np.argsort(data.y[worked], kind="stable")]
         best = best[best >= data.first][: max(LEAST_SPREAD, d + 1)]
@@ -358,6 +414,7 @@ class Surrogate:
             "observed": self._observed,
             "around_start": self.around_start,
             "narrow": self.narrow,
+            "smooth": self.smooth,
             "search_from": self.search_from,
             "regions": self.regions,
             "handed_over": self.handed_over,
@@ -401,6 +458,7 @@ class Surrogate:
         if saved["phase"] not in PHASES or self.batch < 1:
             raise ValueError(f"a phase {saved['phase']!r}")
         self.phase, self.narrow = saved["phase"], saved["narrow"] is True
+        self.smooth = saved.get("smooth") is True
         self.around_start = saved["around_start"] is True
         self.data.first, self._observed = int(saved["first"]), int(saved["observed"])
         self.data.forgotten = int(saved["forgotten"])

@@ -99,18 +99,21 @@ def has_ended(region: Region, data: Evaluated) -> bool:
     )
 
 
-def stalled(data: Evaluated, since: int, per_dimension: float, share: float) -> bool:
+def stalled(
+    data: Evaluated, since: int, per_dimension: float, share: float, first: int | None = None
+) -> bool:
     """Whether the last `per_dimension` d + 10 evaluations, all after `since`, gained less than this share.
 
-    The gain is relative to the distance from the best value of the present search to the median of all.
+    The gain is relative to the distance from the best value of the present search to the median of all, or of
+    the `first` values: while a search converges, most values come close to the best one.
     """
     window = stall_window(data.d, per_dimension)
     if len(data) - since <= window:
         return False
     y = data.y
-    worked = y[np.isfinite(y)]
+    worked = y[:first][np.isfinite(y[:first])]
     present, before = y[data.first :], y[data.first : -window]  # of this search
-    if not np.isfinite(before).any():
+    if not np.isfinite(before).any() or not len(worked):
         return False
     low = float(np.nanmin(present))
     gain = float(np.nanmin(before)) / 2 - low / 2

@@ -19,9 +19,9 @@ from fmnes import problems
 from fmnes.errors import ArgumentError, nearest
 from fmnes.problems import Problem
 from fmnes.search.optimizer import Optimizer
-from fmnes.search.ranking import rank
 from fmnes.search.stopping import limit_reached
 from fmnes.strategies import CMAES, DXNESIC, FMNES, XNES, Resampling, Strategy
+from fmnes.strategies.base import rank
 from fmnes_bench.trials import Store, open_folder, read_lines
 
 # -- Cells: a method on a problem with a population size. The published numbers are in published.toml.

@@ -31,8 +31,7 @@ from fmnes.evaluation.programs.inputs import (
     read_inputs,
 )
 from fmnes.evaluation.supervision import need_supervision
-from fmnes.identity import EvaluationId
-from fmnes.outcome import read_outputs
+from fmnes.outcome import EvaluationId, read_outputs
 
 # -- Checks of the settings
 

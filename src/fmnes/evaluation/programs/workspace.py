@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fmnes.errors import warn
-from fmnes.identity import EvaluationId
+from fmnes.outcome import EvaluationId
 
 # -- Removing a directory tree of any depth, read-only ones included
 #

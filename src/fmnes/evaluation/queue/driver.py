@@ -16,8 +16,7 @@ from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource
 from fmnes.evaluation.queue import files
 from fmnes.evaluation.queue.files import Name
 from fmnes.evaluation.supervision import AwakeClock
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome, lost
+from fmnes.outcome import EvaluationId, Outcome, lost
 from fmnes.result import Vector
 from fmnes.storage.lock import RunLock
 

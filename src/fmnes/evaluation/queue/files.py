@@ -23,8 +23,7 @@ from fmnes.arguments import is_number
 from fmnes.errors import ArgumentError, RunError
 from fmnes.evaluation.queue.file_queue import Fingerprint
 from fmnes.evaluation.supervision import FROM_OUTSIDE
-from fmnes.identity import EvaluationId
-from fmnes.outcome import DETAIL_LIMIT, Outcome, dump, load, read_json, read_outcome
+from fmnes.outcome import DETAIL_LIMIT, EvaluationId, Outcome, dump, load, read_json, read_outcome
 from fmnes.result import Vector
 from fmnes.space import Space
 

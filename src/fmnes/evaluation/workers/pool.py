@@ -21,8 +21,7 @@ from fmnes.evaluation.evaluator import Outcomes, Task, TaskSource, take_all
 from fmnes.evaluation.supervision import TICK, AwakeClock, need_supervision, wait_for
 from fmnes.evaluation.workers.messages import BROKEN, NO_FILES, READY, decode, frame, ship
 from fmnes.evaluation.workers.worker import State, Worker
-from fmnes.identity import EvaluationId
-from fmnes.outcome import Outcome, infeasible, lost
+from fmnes.outcome import EvaluationId, Outcome, infeasible, lost
 
 #: Consecutive failed starts of workers before the remaining points are lost.
 _STARTS = 5

@@ -25,8 +25,8 @@ from fmnes.arguments import check_number, check_population_size
 from fmnes.backends import Array, jax_backend
 from fmnes.errors import ArgumentError, MissingExtra
 from fmnes.result import StopReason
-from fmnes.search.ranking import rank
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
+from fmnes.strategies.base import rank
 
 try:
     import jax

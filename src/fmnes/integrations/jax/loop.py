@@ -27,9 +27,9 @@ from fmnes.integrations.jax.arguments import check_objective
 from fmnes.integrations.jax.devices import along_coordinates, boundary, hold, over_runs
 from fmnes.integrations.jax.draws import normal
 from fmnes.result import StopReason
-from fmnes.search.ranking import rank
 from fmnes.search.stopping import MAX_CONDITION, MAX_STEP_GROWTH, MIN_STEP, Recent
 from fmnes.strategies import Shape, Strategy
+from fmnes.strategies.base import rank
 
 # -- What a run counts, and when it ends: the criteria of search/stopping.py as one expression.
 

@@ -44,7 +44,6 @@ from fmnes.integrations.optuna.searches import (
     logger,
     seed_of,
 )
-from fmnes.search.categories import METHOD
 from fmnes.search.optimizer import Optimizer
 from fmnes.strategies import DEFAULT_METHOD, Resampling, Strategy, resolve
 
@@ -241,7 +240,7 @@ class FMNESSampler(BaseSampler):
 
     def _searched(self, ranges: Mapping[str, BaseDistribution]) -> Ranges:
         """What the method searches: only the default one has categories."""
-        has_categories = getattr(self._method, "name", "") == METHOD
+        has_categories = getattr(self._method, "name", "") == DEFAULT_METHOD
         return {
             name: found
             for name, found in ranges.items()

@@ -36,8 +36,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from fmnes.arguments import is_number
 from fmnes.integrations.optuna.ranges import PointMatch, Ranges, Spaces, is_inside, match_point, values_of
+from fmnes.search.counting import name_of
 from fmnes.search.optimizer import Optimizer
-from fmnes.search.points import name_of
 
 # -- The ledger of a study: which trial has which point, and its outcome.
 
