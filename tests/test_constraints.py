@@ -12,7 +12,7 @@ import pytest
 import fmnes
 from fmnes import ArgumentError, Constraint, Optimizer
 from fmnes.constraints import read_constraints
-from fmnes.surrogate.least_distance import least_step, nonnegative_least_squares
+from fmnes.surrogate.least_distance import least_distance, nonnegative_least_squares
 from tests.reference.constraints import trajectory
 
 
@@ -27,6 +27,14 @@ def shifted(x: np.ndarray) -> tuple[float, dict[str, float]]:
         raise fmnes.Infeasible("mesh failed")
     f = (x[0] - 3) ** 2 + 5 * (x[1] + 1) ** 2 + (x[2] - 1) ** 2
     return float(f), {"a": float(x[0] + x[1]), "b": float(x[1] - x[0] ** 2), "h": float(x[2] + x[1])}
+
+
+def sliver(x: np.ndarray) -> tuple[float, dict[str, float]]:
+    """The points between two circles of radius 1 whose centres are 0.01 apart."""
+    return float((x[0] - 2) ** 2 + x[1]), {
+        "a": float(math.hypot(x[0], x[1])),
+        "b": float(math.hypot(x[0] - 0.01, x[1])),
+    }
 
 
 LIMITS = {"a": (None, 1.0), "b": (-2.0, None), "h": (0.5, 0.5)}
@@ -50,22 +58,25 @@ def points_of(
 # -- the rule
 
 
-def test_the_search_follows_the_literal_rule() -> None:
-    limits = read_constraints(LIMITS)
+@pytest.mark.parametrize("problem", ["crash and equality", "sliver"])
+def test_the_search_follows_the_literal_rule(problem: str) -> None:
+    fun: Any = shifted if problem == "crash and equality" else sliver
+    start, named = (START, LIMITS) if fun is shifted else ([2.0, 4.0], {"a": (1.0, None), "b": (None, 1.0)})
+    limits = read_constraints(named)
     assert limits is not None
 
     def f_and_g(x: np.ndarray) -> Any:
         try:
-            f, outputs = shifted(x)
+            f, outputs = fun(x)
         except fmnes.Infeasible:
             return np.nan, None
-        return f, limits.excess(np.array([[outputs[name] for name in LIMITS]]))[0]
+        return f, limits.excess(np.array([[outputs[name] for name in named]]))[0]
 
     generations = 25
     wanted, multipliers = trajectory(
-        f_and_g, START, 1.0, limits.equality, limits.tolerance, seed=1, generations=generations
+        f_and_g, start, 1.0, limits.equality, limits.tolerance, seed=1, generations=generations
     )
-    opt = Optimizer(START, 1.0, constraints=LIMITS, rng=1)
+    opt = Optimizer(start, 1.0, constraints=named, rng=1)
     found = []
     while opt.generation < generations:
         X = opt.ask()
@@ -73,7 +84,7 @@ def test_the_search_follows_the_literal_rule() -> None:
         told: list[Any] = []
         for x in X:
             try:
-                told.append(shifted(x))
+                told.append(fun(x))
             except fmnes.Infeasible:
                 told.append(None)
         opt.tell(told)
@@ -94,7 +105,9 @@ def test_least_distance_is_that_of_scipy() -> None:
             a /= np.linalg.norm(a, axis=1)[:, None]
             inside = rng.standard_normal(d)
             b = -(a @ inside) - rng.random(k)  # `inside` is allowed
-            step = least_step(a, b)
+            found = least_distance(a, b)
+            assert found is not None
+            step = found[0]
             assert (a @ step + b <= 1e-7).all()
             best = minimize(
                 lambda z: z @ z,
@@ -108,7 +121,7 @@ def test_least_distance_is_that_of_scipy() -> None:
                 method="SLSQP",
             )
             assert step @ step <= best.fun + 1e-6
-    assert not least_step(np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])).any()  # z ≤ −1 and z ≥ 1
+    assert least_distance(np.array([[1.0], [-1.0]]), np.array([1.0, 1.0])) is None  # z ≤ −1 and z ≥ 1
 
 
 def test_points_do_not_depend_on_units() -> None:
@@ -240,7 +253,7 @@ def test_a_list_of_outputs_is_the_same_search() -> None:
 
 def test_a_vectorized_objective_reports_outputs_too() -> None:
     limits = {"sum": (1.0, None)}
-    wanted = fmnes.minimize(line, [3.0, 4.0], 1.0, constraints=limits, rng=1)
+    wanted = fmnes.minimize(line, [3.0, 4.0], 1.0, constraints=limits, rng=1, surrogate=False)
 
     def named(x: np.ndarray) -> Any:
         return (x * x).sum(axis=1), {"sum": x.sum(axis=1)}
@@ -499,13 +512,30 @@ def test_g06_is_solved_where_violated_points_as_failures_find_nothing(seed: int)
     assert result.success and result.feasible and result.fun == pytest.approx(-6961.8138756, rel=1e-3)
 
 
+def test_margins_do_not_hide_a_feasible_sliver() -> None:
+    """A margin wider than the sliver leaves no projected point."""
+    reached = [
+        fmnes.minimize(
+            g06,
+            bounds=[(13, 100), (0, 100)],
+            constraints=[(None, 0)] * 2,
+            rng=seed,
+            max_evaluations=1500,
+            surrogate=False,
+        ).fun
+        for seed in range(8)
+    ]
+    assert sum(fun == pytest.approx(-6961.8138756, rel=1e-3) for fun in reached) >= 7
+
+
 @pytest.mark.parametrize("name", ["speed reducer", "welded beam", "pressure vessel", "G04", "G08", "G11"])
 def test_engineering_problems_are_solved(name: str) -> None:
     from fmnes_bench.constraints import run_job
 
-    run = run_job(name, 0, "afm-nes-plain", 500)
-    assert run.first_feasible > 0
-    assert len(run.hits) > 15, "1e-3 of the best known value"
+    runs = [run_job(name, seed, "afm-nes-plain", 500) for seed in range(3)]
+    assert all(run.first_feasible > 0 for run in runs)
+    # 1e-3 of the best known value; about one run in six ends in a local optimum of G08.
+    assert sum(len(run.hits) > 15 for run in runs) >= 2
 
 
 @pytest.mark.parametrize("seed", [10, 11, 14, 15])

@@ -16,6 +16,27 @@ def spread(v):
     return (np.percentile(v, 75) - np.percentile(v, 25)) / 1.349
 
 
+def shortest(c, slopes, margin, equality, tolerance):
+    """The shortest step z with c + slopes z within the limits and their margins; None if there is none."""
+    normal, offset = [], []
+    for j, slope in enumerate(slopes):
+        length = np.linalg.norm(slope)
+        slack = max(tolerance[j] - margin[j], 0.0) if equality[j] else -margin[j]
+        for sign in (1.0, -1.0) if equality[j] else (1.0,):
+            far = (sign * c[j] - slack) / length
+            if far > -3:
+                normal.append(sign * slope / length)
+                offset.append(far)
+    d = slopes.shape[1]
+    if not any(far > 0 for far in offset):
+        return np.zeros(d)
+    E = np.vstack([-np.array(normal).T, offset])
+    target = np.append(np.zeros(d), 1.0)
+    u, _ = nnls(E, target)
+    residual = E @ u - target
+    return None if abs(residual[-1]) < 1e-10 else -residual[:-1] / residual[-1]
+
+
 def trajectory(fun, x0, sigma0, equality, tolerance, seed, generations):
     """Points, in the order of evaluation. fun(x) -> (f, g); f is NaN where it fails, and g ≤ 0 or = 0."""
     d, m = len(x0), len(equality)
@@ -115,26 +136,12 @@ def trajectory(fun, x0, sigma0, equality, tolerance, seed, generations):
         ridge[0, 0] = 1e-12
         solution = np.linalg.solve(rows.T @ rows + ridge, rows.T @ targets)
         c, slopes = solution[0], solution[1:].T
-        normal, offset = [], []
-        for j in range(m):
-            length = np.linalg.norm(slopes[j])
-            slack = max(tolerance[j] - margin[j], 0.0) if equality[j] else -margin[j]
-            for sign in (1.0, -1.0) if equality[j] else (1.0,):
-                far = (sign * c[j] - slack) / length
-                if far > -3:
-                    normal.append(sign * slopes[j] / length)
-                    offset.append(far)
-        step = np.zeros(d)
-        if any(far > 0 for far in offset):
-            E = np.vstack([-np.array(normal).T, offset])
-            target = np.append(np.zeros(d), 1.0)
-            u, _ = nnls(E, target)
-            residual = E @ u - target
-            if abs(residual[-1]) >= 1e-10:
-                step = -residual[:-1] / residual[-1]
+        step = shortest(c, slopes, margin, equality, tolerance)
+        if any(margin) and (step is None or np.linalg.norm(step) >= np.sqrt(d)):
+            step = shortest(c, slopes, [0.0] * m, equality, tolerance)
+        if step is None or np.linalg.norm(step) >= 10 * np.sqrt(d):
+            step = np.zeros(d)
         length = np.linalg.norm(step)
-        if length >= 10 * np.sqrt(d):
-            step, length = np.zeros(d), 0.0
         axes = np.array(strategy.sample(state._replace(mean=np.zeros(d)), np.eye(d))[0::2]).T
         mean = np.array(state.mean)
         projected = mean + axes @ step, c + slopes @ step, slopes

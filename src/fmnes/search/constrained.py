@@ -14,7 +14,7 @@ do not depend on the units of f or of an output. Failed evaluations have no meri
 After a generation with a violated point, linear models of the g_j in the draws z, from the nearest points,
 give the point that is nearest to the mean and within the limits. It is evaluated beside the next generation
 but not ranked, and the mean is moved towards it if it is more than one standard deviation outside. Where the
-models were too hopeful, a margin is kept.
+models were too hopeful, a margin is kept, unless no point within √d standard deviations has all margins.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fmnes.constraints import ConstraintResult, Limits
 from fmnes.errors import SnapshotError
 from fmnes.result import Vector
 from fmnes.storage.snapshot import Saved, finite, shaped
-from fmnes.surrogate.least_distance import least_step, nonnegative_least_squares
+from fmnes.surrogate.least_distance import least_distance, nonnegative_least_squares
 
 if TYPE_CHECKING:
     from fmnes.search.distribution import Distribution
@@ -328,8 +328,6 @@ class Constrained:
             lengths = np.sqrt(np.einsum("ij,ij->i", a, a))
         mean, axes = distribution.axes()
         equality, tolerance = self.limits.equality, self.limits.tolerance
-        # An equality is met from both sides, as far as its tolerance leaves room for a margin.
-        slack = np.where(equality, np.maximum(tolerance - self.margins, 0.0), -self.margins)
         above = usable & (lengths > 0)
         below = above & equality
         low, high = distribution.bounds
@@ -337,14 +335,24 @@ class Constrained:
             sides = np.sqrt(np.einsum("ij,ij->i", axes, axes))
             up, down = np.isfinite(high) & (sides > 0), np.isfinite(low) & (sides > 0)
             rows = np.concatenate([a[above], -a[below], axes[up], -axes[down]])
-            offsets = np.concatenate(
-                [(c - slack)[above], (-c - slack)[below], (mean - high)[up], (low - mean)[down]]
-            )
             norms = np.concatenate([lengths[above], lengths[below], sides[up], sides[down]])
-            rows, offsets = rows / norms[:, None], offsets / norms
-        near = np.isfinite(rows).all(axis=1) & (offsets > NEAR) & np.isfinite(offsets)
-        z = least_step(rows[near], offsets[near])
-        length = math.sqrt(z @ z)
+            rows = rows / norms[:, None]
+
+        def shortest(margins: Floats) -> tuple[Floats, float] | None:
+            # An equality is met from both sides, as far as its tolerance leaves room for a margin.
+            slack = np.where(equality, np.maximum(tolerance - margins, 0.0), -margins)
+            with np.errstate(all="ignore"):
+                offsets = [(c - slack)[above], (-c - slack)[below], (mean - high)[up], (low - mean)[down]]
+                b = np.concatenate(offsets) / norms
+            near = np.isfinite(rows).all(axis=1) & (b > NEAR) & np.isfinite(b)
+            found = least_distance(rows[near], b[near])
+            return None if found is None else (found[0], math.sqrt(found[0] @ found[0]))
+
+        found = shortest(self.margins)
+        # No point, or only far ones, has the margins if they are wider than the feasible part.
+        if self.margins.any() and (found is None or found[1] >= math.sqrt(self.d)):
+            found = shortest(np.zeros(len(c)))
+        z, length = found or (np.zeros(self.d), 0.0)
         if length >= 10 * math.sqrt(self.d):  # the models hold no further
             z, length = np.zeros(self.d), 0.0
         x = distribution.nearest(np.clip(mean + axes @ z, low, high))

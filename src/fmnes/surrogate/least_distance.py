@@ -12,12 +12,6 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-def least_step(a: Floats, b: Floats) -> Floats:
-    """The shortest z with a z ≤ −b; zeros if there is none. a: rows of length 1 (k, d), b: (k,)."""
-    found = least_distance(a, b)
-    return np.zeros(a.shape[1]) if found is None else found[0]
-
-
 def least_distance(a: Floats, b: Floats, first: Flags | None = None) -> tuple[Floats, Floats] | None:
     """The shortest z with a z ≤ −b and its multipliers u, z = −aᵀu; None if there is none.
 
