@@ -441,7 +441,7 @@ def test_a_generator_of_the_users(tmp_path: Path) -> None:
 def test_a_finished_run_returns_its_result_without_fun(tmp_path: Path) -> None:
     fails = Interrupted(*range(1, 9999), what=fmnes.Infeasible)
     endings: list[tuple[StopReason, Any, dict[str, Any]]] = [
-        (StopReason.MAX_EVALUATIONS, bumpy, {"max_evaluations": 77}),
+        (StopReason.MAX_EVALUATIONS, bumpy, {"max_evaluations": 77, "ftol": None}),
         (StopReason.TARGET, square, {"target": 1e-3, "restarts": 1}),
         (StopReason.XTOL, square, {"bounds": (-1.0, 2.0)}),
         (StopReason.FTOL, bumpy, {}),

@@ -291,7 +291,7 @@ def test_a_refresh_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(sqlite3, "connect", traced)
     sys.addaudithook(audit)
-    assert live.content.parts(live.read_run(run), run)["head"]
+    assert document.parts(live.read_run(run), run)["head"]
     assert opened.count("config.json") == 1
     assert len([statement for statement in statements if "integrity_check" in statement]) == 1
 
