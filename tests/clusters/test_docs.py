@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,8 @@ def test_a_block_runs(number: int, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "MAX_EVALUATIONS" in done.stdout
+    # At the end of the budget, or before it: models may have converged.
+    assert re.search(r"stop_reason +(MAX_EVALUATIONS|XTOL|FTOL)", done.stdout)
 
 
 def test_all_blocks_are_run() -> None:

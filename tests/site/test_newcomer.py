@@ -18,7 +18,7 @@ QUESTIONS = [
     ("limit on stress", ("limit", "stress"), 'constraints={"stress"'),
     ("100 evaluations", ("100 evaluations",), "max_evaluations=100"),
     ("choose a material", ("material",), "fmnes.Categorical("),
-    ("values are noisy", ("nois",), "result.x_mean"),
+    ("values are noisy", ("nois",), "result.fun_error"),
     ("I know NOMAD", ("nomad",), "MAX_BB_EVAL"),
     ("can it use gradients", ("cannot",), "gradients"),
 ]
