@@ -583,7 +583,9 @@ def test_a_trade_off_of_arrays_under_a_further_limit() -> None:
         max_evaluations=2400,
     )
     assert all(x[0] <= 0.25 for x in front.x)
-    assert front.values[-1] == pytest.approx([0.25**2 + 1, 0.75**2], rel=1e-2)
+    assert front.values[-1] == pytest.approx([0.25**2 + 1, 0.75**2], rel=1e-4)
+    best = front.results[-1]
+    assert best.constraints["a"].value == pytest.approx(float(best.x @ best.x), rel=1e-12)
 
 
 def test_wrong_trade_offs_are_refused() -> None:

@@ -304,7 +304,7 @@ def test_known_points_are_data() -> None:
 
 def test_a_long_run_keeps_the_latest_points_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(evaluated, "MAX_POINTS", 100)
-    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 400}
+    settings: dict[str, Any] = {"rng": 1, "max_evaluations": 400, "xtol": None, "ftol": None}
     opt = Optimizer([2.0, 2.0], 1.0, **settings)
     use_surrogate(opt, 1)
     points: list[bytes] = []

@@ -198,8 +198,10 @@ class BestSoFar:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         k, m = len(limits), limits.size
+        self.fun = np.inf
+        """The value of the best feasible point."""
         self.outputs = np.full(k, np.nan)
-        """Of the best feasible point. (k,)"""
+        """Its outputs. (k,)"""
         self.multipliers = np.zeros(m)
         self.largest = np.zeros(m)
         """The largest violation so far, the unit in which violations are added up. (m,)"""
@@ -385,9 +387,10 @@ class Constrained:
         if len(self._x) > MOST_KEPT * (self.d + 2):
             self._x, self._g = self._x[-KEPT * (self.d + 2) :], self._g[-KEPT * (self.d + 2) :]
 
-    def note_best(self, outputs: Floats) -> None:
-        """The outputs (k,) of a new best point within the limits."""
-        self.best.outputs, self.owns_best = outputs.copy(), True
+    def note_best(self, fun: float, outputs: Floats) -> None:
+        """The value and the outputs (k,) of a new best point of this search within the limits."""
+        if fun < self.best.fun:
+            self.best.fun, self.best.outputs, self.owns_best = fun, outputs.copy(), True
 
     def multipliers(self, distribution: Distribution) -> Floats:
         """Multipliers at the best point: what a unit of each number g is worth there. (m,)
@@ -460,6 +463,7 @@ class Constrained:
             "x": self._x,
             "g": self._g,
             "values": np.array([self.first_value, self.generation_best]),
+            "best_fun": np.asarray(best.fun),
             "best_outputs": best.outputs,
             "best_multipliers": best.multipliers,
             "largest": best.largest,
@@ -486,6 +490,7 @@ class Constrained:
         self._g = finite(found["g"], (len(self._x), m + 1))
         self.first_value, self.generation_best = shaped(found["values"], (2,)).tolist()
         best = self.best
+        best.fun = float(shaped(found["best_fun"], ())) if "best_fun" in found else np.inf
         best.outputs = shaped(found["best_outputs"], (k,))
         best.multipliers = finite(found["best_multipliers"], (m,))
         best.largest = finite(found["largest"], (m,))

@@ -252,7 +252,7 @@ def take_best(
         search._best = Best(point, low, first and first + i)
         search._polled = 0
         if constrained is not None and outputs is not None:
-            constrained.note_best(outputs[i])
+            constrained.note_best(low, outputs[i])
 
 
 def _hits(search: Optimizer, f: Floats, outputs: Floats | None) -> NDArray[np.intp]:
